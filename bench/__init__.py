@@ -1,0 +1,1 @@
+"""One folder a bench; each writes bench/results/NAME.json."""

@@ -1,0 +1,1 @@
+"""An emulated GPU server: the engine model and a server that speaks the OpenAI API."""

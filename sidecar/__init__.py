@@ -1,0 +1,1 @@
+"""The control plane: telemetry, fleet state, decisions, the admin API."""
