@@ -29,3 +29,6 @@ format: $(VENV)/.dev ## rewrite the Python sources in the project's format
 
 test: $(VENV)/.dev ## the whole test suite, without the compose part
 	$(BIN)/pytest -m "not compose"
+
+contract: $(VENV)/.dev ## write lua/tokenweir/contract.lua and docs/contract.md from tokenweir/contract
+	$(BIN)/python -m tokenweir.contract

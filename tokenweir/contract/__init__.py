@@ -1,0 +1,1 @@
+"""The Redis contract: every key, every record, written once for both languages."""

@@ -1,0 +1,60 @@
+"""The names of the Redis keys and the few numbers that both sides must agree on."""
+
+from __future__ import annotations
+
+from typing import Final
+
+SCHEMA: Final = 1
+"""Version of every document; a reader keeps its old copy when it meets another."""
+
+SNAPSHOT: Final = "tw:snapshot"
+SETTINGS: Final = "tw:settings"
+STATS: Final = "tw:stats"
+GATEWAYS: Final = "tw:gateways"
+"""Sorted set of gateway ids by the wall time (ms) of their last lease."""
+GATEWAY: Final = "tw:gateway:"
+"""Prefix of a gateway's lease; the id follows."""
+COMPLETIONS: Final = "tw:completions"
+"""Capped stream; one entry is a batch: field `batch` holds a JSON array of completion records."""
+COMPLETIONS_GROUP: Final = "sidecar"
+LEADER: Final = "tw:leader"
+FENCE: Final = "tw:leader:fence"
+SIDECARS: Final = "tw:sidecar:"
+"""Prefix of a sidecar's heartbeat; the id follows."""
+
+KEYS: Final[dict[str, str]] = {
+    "snapshot": SNAPSHOT,
+    "settings": SETTINGS,
+    "stats": STATS,
+    "gateways": GATEWAYS,
+    "gateway": GATEWAY,
+    "completions": COMPLETIONS,
+    "leader": LEADER,
+    "fence": FENCE,
+    "sidecar": SIDECARS,
+}
+
+LEASE_MS: Final = 3000
+"""A gateway's lease expires after this long; its load disappears with it."""
+LEASE_EVERY_MS: Final = 100
+SNAPSHOT_EVERY_MS: Final = 500
+SNAPSHOT_STALE_MS: Final = 3000
+"""Age from which a gateway stops believing the snapshot's telemetry (DESIGN 4 rule 6)."""
+LEADER_LEASE_MS: Final = 2000
+COMPLETIONS_CAP: Final = 20_000
+"""Entries (batches) that the stream keeps."""
+BUCKETS: Final = 13
+"""Power-of-two buckets of predicted remaining tokens (DESIGN 4 rule 1)."""
+MAX_BACKENDS: Final = 1024
+MAX_MODELS: Final = 256
+
+NUMBERS: Final[dict[str, int]] = {
+    "lease_ms": LEASE_MS,
+    "lease_every_ms": LEASE_EVERY_MS,
+    "snapshot_every_ms": SNAPSHOT_EVERY_MS,
+    "snapshot_stale_ms": SNAPSHOT_STALE_MS,
+    "completions_cap": COMPLETIONS_CAP,
+    "buckets": BUCKETS,
+    "max_backends": MAX_BACKENDS,
+    "max_models": MAX_MODELS,
+}
