@@ -30,5 +30,5 @@ format: $(VENV)/.dev ## rewrite the Python sources in the project's format
 test: $(VENV)/.dev ## the whole test suite, without the compose part
 	$(BIN)/pytest -m "not compose"
 
-contract: $(VENV)/.dev ## write lua/tokenweir/contract.lua and docs/contract.md from tokenweir/contract
+contract: $(VENV)/.dev ## write the generated files: lua/tokenweir/contract.lua, docs/contract.md, docs/tokenweir.schema.json
 	$(BIN)/python -m tokenweir.contract

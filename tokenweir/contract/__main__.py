@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tokenweir.config import schema
 from tokenweir.contract import lua, markdown
 
 ROOT = Path(__file__).resolve().parents[2]
 GENERATED = {
     ROOT / "lua/tokenweir/contract.lua": lua.render,
     ROOT / "docs/contract.md": markdown.render,
+    ROOT / "docs/tokenweir.schema.json": schema.render,
 }
 
 

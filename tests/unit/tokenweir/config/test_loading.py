@@ -1,0 +1,104 @@
+"""`tokenweir/config`: what a user may write, and what the errors say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tokenweir.config import ConfigError, load
+from tokenweir.config.loading import parse
+from tokenweir.config.schema import render
+from tokenweir.contract.records import Policy
+
+
+def test_three_addresses_are_enough() -> None:
+    config = parse(
+        "backends:\n- http://10.0.0.1:8000\n- http://10.0.0.2:8000\n- https://gpu.example\n", "t.yaml"
+    )
+    assert [backend.id for backend in config.backends] == [
+        "10.0.0.1-8000",
+        "10.0.0.2-8000",
+        "gpu.example-443",
+    ]
+    assert config.backends[2].secure
+    assert config.policy == "predictive"
+
+
+def test_models_may_be_a_list_or_a_map_to_the_engines_names() -> None:
+    text = "backends: [{url: http://a, models: [m]}, {url: http://b, models: {m: org/m}}, {url: http://c, models: m}]"  # noqa: E501
+    config = parse(text, "t.yaml")
+    assert [backend.models for backend in config.backends] == [{"m": "m"}, {"m": "org/m"}, {"m": "m"}]
+
+
+def test_sizes_and_times_are_written_as_people_write_them() -> None:
+    config = parse(
+        "limits: {body_max: 1MiB, body_memory: 512k, idle: 10m, deadline: 1.5s}\nqueue: {max_wait: 20}", "t"
+    )
+    limits = config.limits
+    assert (limits.body_max, limits.body_memory, limits.idle, limits.deadline) == (
+        2**20,
+        2**19,
+        600_000,
+        1500,
+    )
+    assert config.queue.max_wait == 20_000
+
+
+def test_shadow_serves_by_one_policy_and_logs_another() -> None:
+    config = parse("policy: shadow:predictive\nserve_by: least_conn", "t")
+    assert (config.served_policy, config.shadow_policy) == (Policy.LEAST_CONN, Policy.PREDICTIVE)
+
+
+def test_the_environment_overrides_the_file_at_any_depth() -> None:
+    config = parse(
+        "listen: {port: 8080}", "t", {"TOKENWEIR_LISTEN__PORT": "9000", "TOKENWEIR_POLICY": "round_robin"}
+    )
+    assert config.listen.port == 9000
+    assert config.served_policy is Policy.ROUND_ROBIN
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("backend: [http://a]", ["`backend` is not a key", "did you mean `backends`"]),
+        ("backends: [ftp://a]", ["backends[0].url", "http:// or https://", "for example"]),
+        ("backends: [{url: 'http://a:1/v1'}]", ["backends[0].url", "only scheme, host and port"]),
+        ("backends: [{url: 'http://a:99999'}]", ["backends[0].url", "not a URL"]),
+        ("backends: [{url: 'http://u:p@a'}]", ["api_key_file"]),
+        ("backends: [http://a:1, http://a:1]", ["used twice", "a-1"]),
+        ("policy: fastest", ["unknown policy", "round_robin", "predictive"]),
+        ("listen: {port: 99999}", ["listen.port", "65535", "99999", "port: 8080"]),
+        ("limits: {body_max: lots}", ["limits.body_max", "64MiB"]),
+        ("limits: {body_max: 1k}", ["body_memory is larger"]),
+        ("admin: {address: 0.0.0.0}", ["reachable from outside", "token_file"]),
+        ("keys: [{id: a}]", ["keys[0]", "sha256", "key_file"]),
+        ("models: [{name: m, aliases: [m2]}, m2]", ["used twice", "m2"]),
+        ("- a", ["map of keys"]),
+        ("a: [", ["not valid YAML at line 1"]),
+    ],
+)
+def test_an_error_names_the_key_what_is_wrong_and_an_example(text: str, words: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(text, "tokenweir.yaml")
+    for word in ["tokenweir.yaml", *words]:
+        assert word in str(caught.value)
+
+
+def test_an_error_from_the_environment_names_the_variable() -> None:
+    with pytest.raises(ConfigError, match="TOKENWEIR_LISTEN__PORT"):
+        parse("", "tokenweir.yaml", {"TOKENWEIR_LISTEN__PORT": "many"})
+    with pytest.raises(ConfigError, match="TOKENWEIR_LISTNE__PORT"):
+        parse("", "tokenweir.yaml", {"TOKENWEIR_LISTNE__PORT": "1"})
+
+
+def test_a_missing_file_shows_the_shortest_that_works(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="backends: "):
+        load(tmp_path / "tokenweir.yaml", {})
+
+
+def test_the_schema_for_editors_knows_every_section() -> None:
+    schema = json.loads(render())
+    assert {"backends", "models", "keys", "limits", "policy"} <= set(schema["properties"])
+    assert schema["additionalProperties"] is False

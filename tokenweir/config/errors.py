@@ -1,0 +1,82 @@
+"""An error of the configuration that names the key, what is wrong with it, and a value that would do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import ValidationError
+
+EXAMPLES: dict[str, str] = {
+    "backends": "backends: [http://10.0.0.11:8000, http://10.0.0.12:8000]",
+    "url": "url: http://10.0.0.11:8000",
+    "id": "id: gpu-a",
+    "models": "models: [llama-3-8b]",
+    "policy": "policy: predictive        (or shadow:predictive)",
+    "keys": "keys: [{id: team-a, sha256: <64 hex digits: `tokenweir key`>}]",
+    "sha256": "sha256: <64 hex digits, printed by `tokenweir key`>",
+    "listen": "listen: {address: 0.0.0.0, port: 8080}",
+    "port": "port: 8080",
+    "gpu": "gpu: A100-80G",
+    "redis": "redis: {host: 127.0.0.1, port: 6379}",
+    "body_max": "body_max: 64MiB",
+    "body_memory": "body_memory: 4MiB",
+    "deadline": "deadline: 120s",
+    "idle": "idle: 10m",
+    "max_wait": "max_wait: 30s",
+    "weight": "weight: 1.0",
+    "role": "role: active             (active, standby or fallback)",
+    "engine": "engine: vllm             (auto, vllm, sglang, tgi, llamacpp, trtllm, ollama)",
+    "max_priority": "max_priority: normal",
+}
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; the text lists every problem, one a line."""
+
+    def __init__(self, source: str, problems: list[str]) -> None:
+        self.source = source
+        self.problems = problems
+        super().__init__(f"{source}:\n" + "\n".join(f"  - {problem}" for problem in problems))
+
+
+def _path(location: Iterable[Any]) -> str:
+    text = ""
+    for part in location:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif not str(part).startswith(("function-", "str", "BackendConfig")):
+            text += f".{part}" if text else str(part)
+    return text or "(top level)"
+
+
+def _example(location: tuple[Any, ...]) -> str:
+    for part in reversed(location):
+        if isinstance(part, str) and part in EXAMPLES:
+            return f"; for example: {EXAMPLES[part]}"
+    return ""
+
+
+def explain(source: str, error: ValidationError, known: Iterable[str]) -> ConfigError:
+    """The pydantic error as one line a problem: key, what is wrong, example; a near miss is suggested.
+
+    `known` are all keys that the configuration knows anywhere.
+    """
+    problems = []
+    names = sorted(set(known))
+    for item in error.errors(include_url=False):
+        location = tuple(item["loc"])
+        if item["type"] == "extra_forbidden":
+            key = str(location[-1])
+            near = difflib.get_close_matches(key, [name for name in names if name != key], n=1)
+            hint = f"; did you mean `{near[0]}`?" if near else ""
+            problems.append(f"`{_path(location)}` is not a key of the configuration{hint}")
+            continue
+        message = item["msg"].removeprefix("Value error, ")
+        value = item.get("input")
+        shown = f" (got {value!r})" if isinstance(value, str | int | float | bool) or value is None else ""
+        if item["type"] == "missing":
+            shown = ""
+        problems.append(f"`{_path(location)}`: {message}{shown}{_example(location)}")
+    return ConfigError(source, problems)
