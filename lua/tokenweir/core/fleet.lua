@@ -1,0 +1,196 @@
+--- The snapshot's backends as a struct of arrays, built once per snapshot and read on every request.
+--
+-- Indices run 1 .. fleet.size. Numbers are FFI doubles; what is not known is -1 for `memory`, `load` and
+-- `progress_age`, 0 for `capacity`, `concurrency` and `context`. Strings and booleans are Lua arrays.
+-- An index is valid for one fleet only; what must outlive a snapshot keeps the backend's `slot`.
+local ffi = require "ffi"
+local check = require "tokenweir.core.check"
+
+local type, pairs, ipairs = type, pairs, ipairs
+local exp, log = math.exp, math.log
+
+local DOUBLES = ffi.typeof("double[?]")
+local SLOTS = ffi.typeof("int32_t[?]")
+
+--- Member of a backend -> value where the snapshot does not tell; the array has the member's name.
+local NUMBERS = {
+  port = 0, weight = 1, admit = 1, memory = -1, memory_age_ms = -1, load = -1, load_age_ms = -1,
+  capacity = 0, context = 0, concurrency = 0, low = 0, high = 0, scrape_failures = 0, progress_age_ms = -1,
+}
+local STRINGS = {
+  id = "", host = "", sni = "", host_header = "", credential_group = "", role = "active", state = "down",
+  precision = "", engine = "",
+}
+local COSTS = { "prefill", "base", "per_sequence", "per_kv_token" }
+
+-- Speeds are compared at a common load: a usual batch of a conversation trace.
+local REFERENCE_SEQUENCES = 16
+local REFERENCE_KV = 16 * 1024
+
+local _M = {}
+
+--- A printable string without control characters: it may end in a header or a log line.
+local function printable(value, at)
+  if value:find("[%c\127]") then
+    return nil, at .. ": control characters are not allowed"
+  end
+  return true
+end
+
+local function quote(value)
+  return "'" .. value:gsub("[%c\127]", "?") .. "'"
+end
+
+--- What the shapes of the contract do not say.
+local function check_backend(backend, at, seen)
+  if not backend.id:find("^%w[%w._-]*$") then
+    return nil, at .. ".id: letters, digits, '.', '_' and '-' are wanted, got " .. quote(backend.id)
+  end
+  if seen[backend.id] then
+    return nil, at .. ".id: '" .. backend.id .. "' is there twice"
+  end
+  seen[backend.id] = true
+  if not backend.host:find("^[%x.:]+$") then
+    return nil, at .. ".host: an IP address is wanted, got " .. quote(backend.host)
+  end
+  for name in pairs(STRINGS) do
+    if type(backend[name]) == "string" then
+      local ok, err = printable(backend[name], at .. "." .. name)
+      if not ok then
+        return nil, err
+      end
+    end
+  end
+  for public, upstream in pairs(backend.models) do
+    local where = at .. ".models"
+    if public == "" or upstream == "" then
+      return nil, where .. ": a model's name must not be empty"
+    end
+    local ok, err = printable(public, where)
+    if ok then
+      ok, err = printable(upstream, where)
+    end
+    if not ok then
+      return nil, err
+    end
+  end
+  return true
+end
+
+--- ms of one decode step of backend i at the reference load.
+local function reference_step(fleet, i)
+  return fleet.base[i] + fleet.per_sequence[i] * REFERENCE_SEQUENCES + fleet.per_kv_token[i] * REFERENCE_KV
+end
+
+--- Speed of each backend against the geometric mean of those that serve the same models.
+local function fill_relative_speed(fleet)
+  local sums, counts = DOUBLES(fleet.size + 1), DOUBLES(fleet.size + 1)
+  for _, pool in pairs(fleet.models) do
+    local sum = 0
+    for k = 1, pool.size do
+      sum = sum + log(reference_step(fleet, pool[k]))
+    end
+    for k = 1, pool.size do
+      sums[pool[k]] = sums[pool[k]] + sum / pool.size
+      counts[pool[k]] = counts[pool[k]] + 1
+    end
+  end
+  for i = 1, fleet.size do
+    local own = log(reference_step(fleet, i))
+    fleet.relative_speed[i] = counts[i] > 0 and exp(sums[i] / counts[i] - own) or 1
+  end
+end
+
+--- Backends by public model name. The order within a pool is the fleet's.
+local function add_models(fleet, i, models)
+  for public, upstream in pairs(models) do
+    local pool = fleet.models[public]
+    if not pool then
+      pool = { size = 0, upstream = {}, name = public }
+      fleet.models[public] = pool
+    end
+    pool.size = pool.size + 1
+    pool[pool.size] = i
+    pool.upstream[pool.size] = upstream
+  end
+end
+
+--- Lets a model be asked for by its aliases; a name that a backend serves itself wins over an alias.
+local function add_aliases(fleet, settings)
+  local models = type(settings) == "table" and settings.models
+  for _, model in ipairs(type(models) == "table" and models or {}) do
+    local pool = fleet.models[model.name]
+    for _, alias in ipairs(type(model.aliases) == "table" and model.aliases or {}) do
+      if pool and not fleet.models[alias] then
+        fleet.models[alias] = pool
+      end
+    end
+  end
+end
+
+--- Builds the fleet of a snapshot; refuses the whole document on any bad value.
+-- @param snapshot table, the decoded `tw:snapshot`
+-- @param settings table or nil, the decoded `tw:settings` (aliases)
+-- @param slot_of function(id) -> slot (whole number >= 0) | nil, err: the ledger's place of a backend
+-- @return table: `size`; arrays by index of every member named in NUMBERS and STRINGS, the four coefficients of `cost`,
+--   `tls`, `slot`, `foreign_requests`, `foreign_tokens`, `relative_speed` (1: as fast as its peers on average),
+--   `error_rate` (moving share of failures, written by `eligible.lua`); `index` (id -> index);
+--   `models[name]` -> {size, name = the public name, [k] = index, upstream = {[k] = the engine's name}}; or nil, err
+function _M.build(snapshot, settings, slot_of)
+  local ok, err = check.document(snapshot, "snapshot")
+  if not ok then
+    return nil, err
+  end
+  local backends = type(snapshot.backends) == "table" and snapshot.backends or {}
+  local size = #backends
+  local fleet = { size = size, models = {}, index = {}, tls = {}, slot = SLOTS(size + 1) }
+  for name in pairs(NUMBERS) do
+    fleet[name] = DOUBLES(size + 1)
+  end
+  for name in pairs(STRINGS) do
+    fleet[name] = {}
+  end
+  for _, name in ipairs(COSTS) do
+    fleet[name] = DOUBLES(size + 1)
+  end
+  for _, name in ipairs { "foreign_requests", "foreign_tokens", "relative_speed", "error_rate" } do
+    fleet[name] = DOUBLES(size + 1)
+  end
+
+  for i = 1, size do
+    local backend, at = backends[i], "snapshot.backends[" .. i .. "]"
+    ok, err = check_backend(backend, at, fleet.index)
+    if not ok then
+      return nil, err
+    end
+    local slot
+    slot, err = slot_of(backend.id)
+    if not slot then
+      return nil, at .. ": " .. (err or "no place left in the ledger")
+    end
+    fleet.slot[i], fleet.index[backend.id] = slot, i
+    for name, default in pairs(NUMBERS) do
+      local value = backend[name]
+      fleet[name][i] = type(value) == "number" and value or default
+    end
+    for name, default in pairs(STRINGS) do
+      local value = backend[name]
+      fleet[name][i] = type(value) == "string" and value or default
+    end
+    for _, name in ipairs(COSTS) do
+      fleet[name][i] = backend.cost[name]
+    end
+    fleet.tls[i] = backend.tls == true
+    if type(backend.foreign) == "table" then
+      local foreign = backend.foreign
+      fleet.foreign_requests[i] = type(foreign.requests) == "number" and foreign.requests or 0
+      fleet.foreign_tokens[i] = type(foreign.tokens) == "number" and foreign.tokens or 0
+    end
+    add_models(fleet, i, backend.models)
+  end
+  fill_relative_speed(fleet)
+  add_aliases(fleet, settings)
+  return fleet
+end
+
+return _M

@@ -1,0 +1,217 @@
+--- Passive health of one backend, from what requests on it meet. One struct per backend, shared by all workers.
+--
+-- closed -> (failures in a row, a high share of failures, or a hang) -> ejected for 5 s, doubling to 60 s
+-- ejected -> (time is up) -> half-open: one probe at a time, each under a lease that expires
+-- probe succeeds -> closed; fails -> ejected for longer; neither -> the lease runs out and the next probe may go.
+--
+-- Workers write without a lock. Every field is one aligned double, so none is torn; a lost update costs one count.
+-- Times are ms of the monotonic clock; 0 means never.
+local ffi = require "ffi"
+
+local max, min = math.max, math.min
+
+ffi.cdef [[
+typedef struct {
+  double failures;       /* in a row */
+  double ejected_until;  /* 0: not ejected */
+  double ejections;      /* in a row: the back-off's exponent */
+  double probe_until;    /* a probe is out until then at most */
+  double last_byte;      /* when any byte of an answer came */
+  double gap;            /* moving mean of the time between two bytes of one stream */
+  double hung;           /* 1: ejected because it stood still */
+  double last_success;
+  double error_rate;     /* moving share of failures */
+  double outcomes;       /* counted into error_rate since it was last closed */
+  double last_outcome;   /* when */
+  double closed_at;      /* when it last came back */
+  double cause;          /* of the ejection, see CAUSES */
+  double pad[3];
+} tw_health;
+]]
+
+--- States, as `state` tells them.
+local CLOSED, EJECTED, HALF_OPEN, PROBING = 0, 1, 2, 3
+
+--- Why a request failed.
+local CAUSES = { connect = 1, status = 2, broke = 3, hang = 4 }
+
+local DEFAULTS = {
+  failures = 3, eject_ms = 5000, eject_max_ms = 60000, probe_ms = 30000,
+  error_rate = 0.5, hang_ms = 3000, hang_gaps = 20,
+}
+
+local ERROR_ALPHA = 0.1    -- about the last ten outcomes
+local MIN_OUTCOMES = 10    -- before the share of failures means anything
+local ERROR_HALF_LIFE = 10000
+local GAP_ALPHA = 0.05
+local FORGIVEN_MS = 60000  -- closed for so long: the back-off starts anew
+
+local _M = {
+  CLOSED = CLOSED, EJECTED = EJECTED, HALF_OPEN = HALF_OPEN, PROBING = PROBING,
+  CAUSES = CAUSES, DEFAULTS = DEFAULTS, SIZE = ffi.sizeof("tw_health"),
+}
+
+--- A new zeroed array, valid at 0 .. count. It must be kept: an element of it does not keep it alive.
+function _M.new(count)
+  return ffi.new("tw_health[?]", count + 1)
+end
+
+--- Zeroes a backend's health.
+function _M.clear(h)
+  ffi.fill(h, _M.SIZE)
+end
+
+--- Whether an answer's status says that the backend is ill. Client errors and 429 never do; nor do 501 and 505, which
+-- say that it cannot do what was asked.
+function _M.counts(status)
+  return status >= 500 and status <= 599 and status ~= 501 and status ~= 505
+end
+
+--- @return number CLOSED, EJECTED, HALF_OPEN (a probe may go) or PROBING (one is out)
+function _M.state(h, now)
+  if h.ejected_until == 0 then
+    return CLOSED
+  end
+  if now < h.ejected_until then
+    return EJECTED
+  end
+  if now < h.probe_until then
+    return PROBING
+  end
+  return HALF_OPEN
+end
+
+--- Whether a request may go there now.
+function _M.usable(h, now)
+  return h.ejected_until == 0 or (now >= h.ejected_until and now >= h.probe_until)
+end
+
+--- To be called when a request is sent: in half-open it is the probe and takes the lease.
+-- @return boolean whether the request is a probe
+function _M.probe(h, now, settings)
+  if _M.state(h, now) ~= HALF_OPEN then
+    return false
+  end
+  h.probe_until = now + (settings or DEFAULTS).probe_ms
+  return true
+end
+
+--- The share of failures, which fades with time: a backend that gets no requests must not look bad for ever.
+-- @return number 0 .. 1
+function _M.error_rate(h, now)
+  local age = now - h.last_outcome
+  if h.error_rate == 0 or age <= 0 then
+    return h.error_rate
+  end
+  return h.error_rate * 0.5 ^ (age / ERROR_HALF_LIFE)
+end
+
+local function count_outcome(h, now, failed)
+  -- At first the plain share, with two successes taken for granted: one early failure must not look like an outage.
+  local alpha = max(ERROR_ALPHA, 1 / (h.outcomes + 3))
+  h.error_rate = (1 - alpha) * _M.error_rate(h, now) + (failed and alpha or 0)
+  h.outcomes = h.outcomes + 1
+  h.last_outcome = now
+end
+
+local function eject(h, now, cause, settings)
+  if h.ejected_until == 0 and now - h.closed_at > FORGIVEN_MS then
+    h.ejections = 0
+  end
+  h.ejections = h.ejections + 1
+  local wait = settings.eject_ms * 2 ^ min(h.ejections - 1, 32)
+  h.ejected_until = now + min(wait, max(settings.eject_max_ms, settings.eject_ms))
+  h.probe_until = 0
+  h.cause = cause
+  h.hung = cause == CAUSES.hang and 1 or 0
+end
+
+local function close(h, now)
+  h.ejected_until, h.probe_until, h.failures, h.hung, h.cause = 0, 0, 0, 0, 0
+  h.outcomes, h.closed_at = 0, now
+end
+
+--- A request was answered. One that was sent before an ejection does not end it; a hung backend's does.
+-- @return boolean whether the backend came back
+function _M.success(h, now)
+  count_outcome(h, now, false)
+  h.last_success, h.last_byte, h.failures = now, now, 0
+  local state = _M.state(h, now)
+  if state == CLOSED or (state == EJECTED and h.hung == 0) then
+    return false
+  end
+  close(h, now)
+  return true
+end
+
+--- A request failed: no connection, a status that counts, or an answer that broke off.
+-- @param cause one of CAUSES
+-- @return boolean whether the backend was ejected by this
+function _M.failure(h, now, cause, settings)
+  settings = settings or DEFAULTS
+  count_outcome(h, now, true)
+  h.failures = h.failures + 1
+  local state = _M.state(h, now)
+  if state == EJECTED then
+    return false
+  end
+  local bad = state ~= CLOSED or h.failures >= settings.failures
+    or (h.outcomes >= MIN_OUTCOMES and h.error_rate >= settings.error_rate)
+  if bad then
+    eject(h, now, cause, settings)
+  end
+  return bad
+end
+
+--- A byte of an answer came.
+-- @param since ms since the stream's previous byte; nil for its first
+-- @return boolean whether a hung backend came back by it
+function _M.byte(h, now, since)
+  h.last_byte = now
+  if since and since >= 0 then
+    h.gap = h.gap == 0 and since or h.gap + GAP_ALPHA * (since - h.gap)
+  end
+  if h.hung ~= 0 then
+    close(h, now)
+    return true
+  end
+  return false
+end
+
+--- Whether the engine hangs: it stands still though it has work.
+-- Silence alone is no hang: a long prefill is silent, and so is a request that does not stream. The engine's own
+-- counters must stand still too, where they are known.
+-- @param flowing streams of it of which a byte has come already (all workers)
+-- @param progress_age ms since its counters last moved while it had work; nil or < 0: not known
+-- @param scrape_failures failed scrapes in a row
+-- @param prefill_ms time that the prompts which it is processing need
+function _M.stalled(h, flowing, now, progress_age, scrape_failures, prefill_ms, settings)
+  settings = settings or DEFAULTS
+  local limit = max(settings.hang_ms, settings.hang_gaps * h.gap)
+  if prefill_ms and prefill_ms > 0 then
+    limit = limit + 2 * prefill_ms
+  end
+  -- The snapshot lags behind by a scrape and a poll, so the counters are given half of the time.
+  if progress_age and progress_age >= 0 and progress_age < limit / 2 then
+    return false
+  end
+  if h.last_byte ~= 0 and now - h.last_byte < limit then
+    return false
+  end
+  if flowing > 0 then
+    return h.last_byte ~= 0
+  end
+  return (scrape_failures or 0) >= 2 and progress_age ~= nil and progress_age >= limit
+end
+
+--- Ejects a backend that hangs. Does nothing while it is ejected.
+-- @return boolean whether it was ejected by this
+function _M.hang(h, now, settings)
+  if _M.state(h, now) == EJECTED then
+    return false
+  end
+  eject(h, now, CAUSES.hang, settings or DEFAULTS)
+  return true
+end
+
+return _M

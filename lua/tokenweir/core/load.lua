@@ -1,0 +1,265 @@
+--- One backend's load, as one worker reserved it, and the arithmetic on it.
+--
+-- A row (`tw_load`) is written by one worker only and summed by all. Every figure is a whole number in a double, so
+-- sums are exact below 2^53 and come back to exactly zero whatever the order of additions and removals.
+--
+--   n          sequences in flight (a request with n choices is n sequences)
+--   held       KV tokens they hold now: prompt and what was produced so far
+--   remaining  tokens they are still expected to produce
+--   variance   sum of the squared standard deviations of their lengths (tokens^2)
+--   prefill    prompt tokens not yet processed
+--   flowing    streams of which a byte has come
+--   bucket_*   n, held and variance by the remaining tokens of each sequence (`bucket.lua`)
+--
+-- For policies a ledger sums the rows of a backend into `view.load[i]` (i: index in the fleet). The six totals are
+-- always filled. The buckets matter only where memory is tight, so they are summed on demand: a policy that needs them
+-- calls `view.fill_buckets(i)` where the ledger supplies it, which completes `bucket_*` of `view.load[i]` with the same
+-- sources as its totals. A view without that function has its buckets filled already. Buckets that do not account for
+-- all n sequences are never believed (`peak.lua` then takes `held + remaining`).
+local ffi = require "ffi"
+local bucket = require "tokenweir.core.bucket"
+
+local ceil, floor = math.ceil, math.floor
+local bucket_of = bucket.of
+
+ffi.cdef [[
+typedef struct {
+  double n, held, remaining, variance, prefill, flowing;
+  double bucket_n[13], bucket_held[13], bucket_variance[13];
+  double pad[3];
+} tw_load;
+]]
+
+local SIZE = ffi.sizeof("tw_load")
+local DOUBLES = SIZE / 8
+local LIST = ffi.typeof("tw_load[?]")
+local POINTER = ffi.typeof("double *")
+
+-- Bounds that keep the sums of a hundred thousand requests exact.
+local MAX_SEQUENCES = 1024
+local MAX_TOKENS = 2 ^ 24
+local MAX_VARIANCE = 2 ^ 36
+
+--- A request that outlives its prediction is expected to go on for this share of what it has produced: lengths are
+-- heavy-tailed, so the longer a request has run, the longer it is likely to run on.
+local RESIDUAL = 0.25
+
+local _M = { SIZE = SIZE, DOUBLES = DOUBLES, RESIDUAL = RESIDUAL, MAX_TOKENS = MAX_TOKENS }
+
+--- The least whole number >= x within 0 .. most; 0 for what is no number.
+local function whole(x, most)
+  if not x or x ~= x or x <= 0 then
+    return 0
+  end
+  if x > most then
+    return most
+  end
+  return ceil(x)
+end
+
+--- Tokens that each sequence is still expected to produce after `each` tokens of its own.
+local function remaining_after(r, each)
+  local left = r.expected - each
+  local residual = ceil(RESIDUAL * each)
+  if residual > left then
+    left = residual
+  end
+  local most = r.most - each
+  if left > most then
+    left = most
+  end
+  return left > 0 and left or 0
+end
+
+--- A new zeroed array of rows, valid at 0 .. count. It must be kept: a row of it does not keep it alive.
+function _M.new(count)
+  return LIST(count + 1)
+end
+
+--- Adds a request to a row. Does nothing for a request that is reserved already.
+-- @param row tw_load
+-- @param r table; read: `n`, `prompt` (tokens), `mean` and `sd` (of one sequence's output, tokens), `max_tokens` or nil
+--   (most output tokens of one sequence); written: `n`, `prompt` (made whole), `expected`, `most`, `tokens`, `held`,
+--   `remaining`, `variance`, `bucket`, `prefill`, `flowing`, `reserved`
+-- @return boolean whether it was added
+function _M.reserve(row, r)
+  if r.reserved then
+    return false
+  end
+  local n = whole(r.n, MAX_SEQUENCES)
+  if n < 1 then
+    n = 1
+  end
+  local prompt = whole(r.prompt, MAX_TOKENS)
+  local most = whole(r.max_tokens, MAX_TOKENS)
+  if most < 1 then
+    most = MAX_TOKENS
+  end
+  local each = whole(r.mean, most)
+  if each < 1 then
+    each = 1
+  end
+  -- What the prediction gets wrong about a prompt it gets wrong for all of its choices.
+  local deviation = n * whole(r.sd, MAX_TOKENS)
+  local variance = deviation * deviation
+  if variance > MAX_VARIANCE then
+    variance = MAX_VARIANCE
+  end
+  local remaining = n * each
+  local b = bucket_of(each)
+
+  r.n, r.prompt, r.expected, r.most, r.tokens = n, prompt, each, most, 0
+  r.held, r.remaining, r.variance, r.bucket = prompt, remaining, variance, b
+  r.prefill, r.flowing = prompt, 0
+  r.reserved = true
+
+  row.bucket_n[b] = row.bucket_n[b] + n
+  row.bucket_held[b] = row.bucket_held[b] + prompt
+  row.bucket_variance[b] = row.bucket_variance[b] + variance
+  row.n = row.n + n
+  row.held = row.held + prompt
+  row.remaining = row.remaining + remaining
+  row.variance = row.variance + variance
+  row.prefill = row.prefill + prompt
+  return true
+end
+
+--- The prompt has been processed, as far as can be told (a request that does not stream shows no first token).
+function _M.prefilled(row, r)
+  if r.reserved and r.prefill > 0 then
+    row.prefill = row.prefill - r.prefill
+    r.prefill = 0
+  end
+end
+
+--- The first byte of a stream has come: its prompt leaves `prefill`, the stream flows.
+function _M.first_token(row, r)
+  if not r.reserved then
+    return
+  end
+  if r.prefill > 0 then
+    row.prefill = row.prefill - r.prefill
+    r.prefill = 0
+  end
+  if r.flowing == 0 then
+    row.flowing = row.flowing + 1
+    r.flowing = 1
+  end
+end
+
+--- A request has produced so many tokens, all of its sequences together. Fewer than before are not counted back.
+function _M.progress(row, r, tokens_so_far)
+  if not r.reserved then
+    return
+  end
+  local tokens = whole(tokens_so_far, MAX_TOKENS)
+  if tokens <= r.tokens then
+    return
+  end
+  if r.prefill > 0 then
+    row.prefill = row.prefill - r.prefill
+    r.prefill = 0
+  end
+  local n = r.n
+  local each = remaining_after(r, floor(tokens / n))
+  local held, remaining = r.prompt + tokens, n * each
+  local b, old = bucket_of(each, r.bucket), r.bucket
+  if b == old then
+    row.bucket_held[b] = row.bucket_held[b] + (held - r.held)
+  else
+    -- Into the new bucket first: a reader in between sees too much rather than too little.
+    row.bucket_n[b] = row.bucket_n[b] + n
+    row.bucket_held[b] = row.bucket_held[b] + held
+    row.bucket_variance[b] = row.bucket_variance[b] + r.variance
+    row.bucket_n[old] = row.bucket_n[old] - n
+    row.bucket_held[old] = row.bucket_held[old] - r.held
+    row.bucket_variance[old] = row.bucket_variance[old] - r.variance
+  end
+  row.held = row.held + (held - r.held)
+  row.remaining = row.remaining + (remaining - r.remaining)
+  r.tokens, r.held, r.remaining, r.bucket = tokens, held, remaining, b
+end
+
+--- Takes off exactly what the request added. Does nothing for one that is not reserved.
+-- @return boolean whether something was taken off
+function _M.release(row, r)
+  if not r.reserved then
+    return false
+  end
+  r.reserved = false
+  local b = r.bucket
+  row.n = row.n - r.n
+  row.held = row.held - r.held
+  row.remaining = row.remaining - r.remaining
+  row.variance = row.variance - r.variance
+  row.prefill = row.prefill - r.prefill
+  row.flowing = row.flowing - r.flowing
+  row.bucket_n[b] = row.bucket_n[b] - r.n
+  row.bucket_held[b] = row.bucket_held[b] - r.held
+  row.bucket_variance[b] = row.bucket_variance[b] - r.variance
+  r.prefill, r.flowing = 0, 0
+  return true
+end
+
+--- Adds the six totals of `row` to `into`.
+function _M.add_totals(into, row)
+  into.n = into.n + row.n
+  into.held = into.held + row.held
+  into.remaining = into.remaining + row.remaining
+  into.variance = into.variance + row.variance
+  into.prefill = into.prefill + row.prefill
+  into.flowing = into.flowing + row.flowing
+end
+
+--- Adds the buckets of `row` to `into`.
+function _M.add_buckets(into, row)
+  for b = 0, bucket.LAST do
+    into.bucket_n[b] = into.bucket_n[b] + row.bucket_n[b]
+    into.bucket_held[b] = into.bucket_held[b] + row.bucket_held[b]
+    into.bucket_variance[b] = into.bucket_variance[b] + row.bucket_variance[b]
+  end
+end
+
+--- Adds a whole row to `into`: totals and buckets.
+function _M.add(into, row)
+  local to, from = ffi.cast(POINTER, into), ffi.cast(POINTER, row)
+  for k = 0, DOUBLES - 1 do
+    to[k] = to[k] + from[k]
+  end
+end
+
+--- Adds requests of which only number and tokens are known (foreign load: they did not come through a gateway).
+-- Each is taken to be still going to produce `each` tokens.
+-- @param requests whole number; @param tokens that they hold; @param each remaining tokens of one, its deviation too
+function _M.add_foreign(into, requests, tokens, each)
+  local n, held = whole(requests, MAX_TOKENS), whole(tokens, MAX_TOKENS * MAX_SEQUENCES)
+  local left = whole(each, MAX_TOKENS)
+  local b = bucket_of(left)
+  local variance = n * left * left
+  into.n = into.n + n
+  into.held = into.held + held
+  into.remaining = into.remaining + n * left
+  into.variance = into.variance + variance
+  into.bucket_n[b] = into.bucket_n[b] + n
+  into.bucket_held[b] = into.bucket_held[b] + held
+  into.bucket_variance[b] = into.bucket_variance[b] + variance
+end
+
+--- Zeroes a whole row.
+function _M.clear(row)
+  ffi.fill(row, SIZE)
+end
+
+--- Zeroes the six totals of a row.
+function _M.clear_totals(row)
+  row.n, row.held, row.remaining, row.variance, row.prefill, row.flowing = 0, 0, 0, 0, 0, 0
+end
+
+--- Zeroes the buckets of a row.
+function _M.clear_buckets(row)
+  for b = 0, bucket.LAST do
+    row.bucket_n[b], row.bucket_held[b], row.bucket_variance[b] = 0, 0, 0
+  end
+end
+
+return _M
