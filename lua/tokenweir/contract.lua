@@ -13,6 +13,14 @@ _M.keys = {
   ["leader"] = "tw:leader",
   ["fence"] = "tw:leader:fence",
   ["sidecar"] = "tw:sidecar:",
+  ["changes"] = "tw:changes",
+  ["learned"] = "tw:stats:state",
+}
+
+_M.fields = {
+  ["batch"] = "batch",
+  ["source"] = "source",
+  ["first"] = "first",
 }
 
 _M.numbers = {

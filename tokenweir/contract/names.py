@@ -15,12 +15,23 @@ GATEWAYS: Final = "tw:gateways"
 GATEWAY: Final = "tw:gateway:"
 """Prefix of a gateway's lease; the id follows."""
 COMPLETIONS: Final = "tw:completions"
-"""Capped stream; one entry is a batch: field `batch` holds a JSON array of completion records."""
+"""Capped stream; one entry is a batch, with the fields below."""
 COMPLETIONS_GROUP: Final = "sidecar"
+COMPLETIONS_BATCH: Final = "batch"
+"""Field: a JSON array of completion records."""
+COMPLETIONS_SOURCE: Final = "source"
+"""Field: who wrote the batch, one name per gateway worker and start (`<gateway>:<pid>:<start>`)."""
+COMPLETIONS_FIRST: Final = "first"
+"""Field: how many records this source had made before this batch, those that it had to drop included. A gap
+is a loss, an overlap a batch sent twice."""
 LEADER: Final = "tw:leader"
 FENCE: Final = "tw:leader:fence"
 SIDECARS: Final = "tw:sidecar:"
 """Prefix of a sidecar's heartbeat; the id follows."""
+CHANGES: Final = "tw:changes"
+"""What the admin API changed, merged by every sidecar into its own file."""
+LEARNED: Final = "tw:stats:state"
+"""The estimators behind `tw:stats`, so that another sidecar goes on where this one stopped."""
 
 KEYS: Final[dict[str, str]] = {
     "snapshot": SNAPSHOT,
@@ -32,7 +43,16 @@ KEYS: Final[dict[str, str]] = {
     "leader": LEADER,
     "fence": FENCE,
     "sidecar": SIDECARS,
+    "changes": CHANGES,
+    "learned": LEARNED,
 }
+
+FIELDS: Final[dict[str, str]] = {
+    "batch": COMPLETIONS_BATCH,
+    "source": COMPLETIONS_SOURCE,
+    "first": COMPLETIONS_FIRST,
+}
+"""Fields of an entry of the completions stream."""
 
 LEASE_MS: Final = 3000
 """A gateway's lease expires after this long; its load disappears with it."""
