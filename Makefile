@@ -7,7 +7,7 @@ LUA_FILES := lua
 .PHONY: help venv lint format test
 
 help: ## this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
+	@grep -E '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
 
 venv: $(VENV)/.dev ## the virtual environment with what tests and lint need
 
@@ -29,6 +29,9 @@ format: $(VENV)/.dev ## rewrite the Python sources in the project's format
 
 test: $(VENV)/.dev ## the whole test suite, without the compose part
 	$(BIN)/pytest -m "not compose"
+
+bench-%: $(VENV)/.dev ## a bench of bench/, for example `make bench-overhead QUICK=1`; writes bench/results/NAME.json
+	$(BIN)/python -m bench.$* $(if $(QUICK),--quick)
 
 contract: $(VENV)/.dev ## write the generated files: lua/tokenweir/contract.lua, docs/contract.md, docs/tokenweir.schema.json
 	$(BIN)/python -m tokenweir.contract

@@ -1,0 +1,1 @@
+"""What a request through Tokenweir costs against plain nginx and other routers (`make bench-overhead`)."""
