@@ -12,15 +12,17 @@
 --   bucket_*   n, held and variance by the remaining tokens of each sequence (`bucket.lua`)
 --
 -- For policies a ledger sums the rows of a backend into `view.load[i]` (i: index in the fleet). The six totals are
--- always filled. The buckets matter only where memory is tight, so they are summed on demand: a policy that needs them
--- calls `view.fill_buckets(i)` where the ledger supplies it, which completes `bucket_*` of `view.load[i]` with the same
--- sources as its totals. A view without that function has its buckets filled already. Buckets that do not account for
--- all n sequences are never believed (`peak.lua` then takes `held + remaining`).
+-- always filled. The buckets matter only where memory is tight, so they are summed on demand: a policy that needs
+-- them calls `view.fill_buckets(i)` where the ledger supplies it, which completes `bucket_*` of `view.load[i]`
+-- with the same sources as its totals. A view without that function has its buckets filled already. Buckets that
+-- do not account for all n sequences are never believed (`peak.lua` then takes `held + remaining`).
 local ffi = require "ffi"
 local bucket = require "tokenweir.core.bucket"
+local demand = require "tokenweir.core.demand"
 
 local ceil, floor = math.ceil, math.floor
-local bucket_of = bucket.of
+local bucket_of, measure, whole = bucket.of, demand.measure, demand.whole
+local MAX_SEQUENCES, MAX_TOKENS = demand.MAX_SEQUENCES, demand.MAX_TOKENS
 
 ffi.cdef [[
 typedef struct {
@@ -35,27 +37,11 @@ local DOUBLES = SIZE / 8
 local LIST = ffi.typeof("tw_load[?]")
 local POINTER = ffi.typeof("double *")
 
--- Bounds that keep the sums of a hundred thousand requests exact.
-local MAX_SEQUENCES = 1024
-local MAX_TOKENS = 2 ^ 24
-local MAX_VARIANCE = 2 ^ 36
-
 --- A request that outlives its prediction is expected to go on for this share of what it has produced: lengths are
 -- heavy-tailed, so the longer a request has run, the longer it is likely to run on.
 local RESIDUAL = 0.25
 
-local _M = { SIZE = SIZE, DOUBLES = DOUBLES, RESIDUAL = RESIDUAL, MAX_TOKENS = MAX_TOKENS }
-
---- The least whole number >= x within 0 .. most; 0 for what is no number.
-local function whole(x, most)
-  if not x or x ~= x or x <= 0 then
-    return 0
-  end
-  if x > most then
-    return most
-  end
-  return ceil(x)
-end
+local _M = { SIZE = SIZE, DOUBLES = DOUBLES, RESIDUAL = RESIDUAL }
 
 --- Tokens that each sequence is still expected to produce after `each` tokens of its own.
 local function remaining_after(r, each)
@@ -78,39 +64,18 @@ end
 
 --- Adds a request to a row. Does nothing for a request that is reserved already.
 -- @param row tw_load
--- @param r table; read: `n`, `prompt` (tokens), `mean` and `sd` (of one sequence's output, tokens), `max_tokens` or nil
---   (most output tokens of one sequence); written: `n`, `prompt` (made whole), `expected`, `most`, `tokens`, `held`,
---   `remaining`, `variance`, `bucket`, `prefill`, `flowing`, `reserved`
+-- @param r table; read: what `demand.measure` reads; written: what it writes, `tokens` (produced so far, all
+--   sequences),
+--   and what the row holds of it: `held`, `remaining`, `variance`, `bucket`, `prefill`, `flowing`, `reserved`
 -- @return boolean whether it was added
 function _M.reserve(row, r)
   if r.reserved then
     return false
   end
-  local n = whole(r.n, MAX_SEQUENCES)
-  if n < 1 then
-    n = 1
-  end
-  local prompt = whole(r.prompt, MAX_TOKENS)
-  local most = whole(r.max_tokens, MAX_TOKENS)
-  if most < 1 then
-    most = MAX_TOKENS
-  end
-  local each = whole(r.mean, most)
-  if each < 1 then
-    each = 1
-  end
-  -- What the prediction gets wrong about a prompt it gets wrong for all of its choices.
-  local deviation = n * whole(r.sd, MAX_TOKENS)
-  local variance = deviation * deviation
-  if variance > MAX_VARIANCE then
-    variance = MAX_VARIANCE
-  end
-  local remaining = n * each
-  local b = bucket_of(each)
-
-  r.n, r.prompt, r.expected, r.most, r.tokens = n, prompt, each, most, 0
-  r.held, r.remaining, r.variance, r.bucket = prompt, remaining, variance, b
-  r.prefill, r.flowing = prompt, 0
+  measure(r, r)
+  local n, prompt, remaining, variance = r.n, r.prompt, r.remaining, r.variance
+  local b = bucket_of(r.expected)
+  r.tokens, r.held, r.bucket, r.prefill, r.flowing = 0, prompt, b, prompt, 0
   r.reserved = true
 
   row.bucket_n[b] = row.bucket_n[b] + n

@@ -1,0 +1,135 @@
+--- The candidate of least cost that has room: what the policies that reckon with memory share.
+--
+-- Costs come from the totals; the buckets are walked only for the cheapest one left, and only where the totals do not
+-- settle whether it has room. Nothing is allocated and nothing is sorted.
+local ffi = require "ffi"
+local contract = require "tokenweir.contract"
+local demand = require "tokenweir.core.demand"
+local room = require "tokenweir.core.room"
+
+local floor, huge = math.floor, math.huge
+local glance, fits, emptiest, measure = room.glance, room.fits, room.emptiest, demand.measure
+local NO, YES = room.NO, room.YES
+
+local PLACES = contract.numbers.max_backends + 1
+
+-- One pick runs at a time in a worker, and none yields.
+local costs = ffi.new("double[?]", PLACES)
+local rooms = ffi.new("int32_t[?]", PLACES)
+local drawn = ffi.new("int32_t[?]", PLACES)
+local own = { session = 0, cached = 0 }
+
+local _M = {}
+
+--- The cheapest candidate that has room, of a list that is scored whole.
+local function cheapest(view, candidates, count, cost)
+  -- A start of its own for each pick: among equals the first would get all that gateways send at one moment.
+  local shift = floor(view.random() * count)
+  local best, least = 0, huge
+  for k = 1, count do
+    local at = k + shift
+    if at > count then
+      at = at - count
+    end
+    local i = candidates[at]
+    local space = glance(view, i, own)
+    rooms[at] = space
+    if space == NO then
+      costs[at] = huge
+    else
+      local c = cost(view, i, own)
+      costs[at] = c
+      if c < least then
+        best, least = at, c
+      end
+    end
+  end
+  while best > 0 do
+    local i = candidates[best]
+    if rooms[best] == YES or fits(view, i, own) then
+      return i
+    end
+    costs[best] = huge
+    best, least = 0, huge
+    for at = 1, count do
+      if costs[at] < least then
+        best, least = at, costs[at]
+      end
+    end
+  end
+  return nil
+end
+
+--- The session's own backend and so many at random, with repetition: choosing among few keeps the gateways of a large
+-- fleet from all going to the one that looks best.
+local function draw(view, candidates, count)
+  local size = view.settings.sample
+  local random = view.random
+  for k = 1, size do
+    drawn[k] = candidates[1 + floor(random() * count)]
+  end
+  local session = own.session
+  if session > 0 then
+    for k = 1, count do
+      if candidates[k] == session then
+        size = size + 1
+        drawn[size] = session
+        break
+      end
+    end
+  end
+  return size
+end
+
+--- Collects up to `sample` candidates that have room, from a random place on, into `drawn`.
+local function with_room(view, candidates, count)
+  local size, most = 0, view.settings.sample
+  local shift = floor(view.random() * count)
+  for k = 1, count do
+    local at = k + shift
+    if at > count then
+      at = at - count
+    end
+    local i = candidates[at]
+    local space = glance(view, i, own)
+    if space == YES or (space ~= NO and fits(view, i, own)) then
+      size = size + 1
+      drawn[size] = i
+      if size == most then
+        break
+      end
+    end
+  end
+  return size
+end
+
+--- @param view, request, candidates, count see `policy/init.lua`
+-- @param cost function(view, index, own) -> number, see `cost.lua`
+-- @return index, or nil and "none" (no candidate) or "full" (none has room: wait)
+function _M.least(view, request, candidates, count, cost)
+  if count < 1 then
+    return nil, "none"
+  end
+  measure(request, own)
+  own.session = request.session_index or 0
+  local cached = request.cached
+  own.cached = cached and cached > 0 and (cached < own.prompt and cached or own.prompt) or 0
+
+  local choice
+  if count <= view.settings.score_all_up_to then
+    choice = cheapest(view, candidates, count, cost)
+  else
+    choice = cheapest(view, drawn, draw(view, candidates, count), cost)
+    if not choice then
+      local size = with_room(view, candidates, count)
+      choice = size > 0 and cheapest(view, drawn, size, cost) or nil
+    end
+  end
+  choice = choice or emptiest(view, candidates, count, own)
+  if choice then
+    return choice
+  end
+  return nil, "full"
+end
+
+return _M

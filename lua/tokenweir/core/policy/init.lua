@@ -1,0 +1,76 @@
+--- The policies by name, and the interface that each of them keeps:
+--
+--   pick(view, request, candidates, count) -> index in the fleet, or nil and
+--     "none"  there is no candidate
+--     "full"  none has room for the request now: it waits
+--
+--   view        one table per worker, kept and updated in place:
+--     fleet         `fleet.lua`
+--     load          FFI array of `tw_load` by index in the fleet: all that is in flight, summed over live workers and
+--                   other gateways, and foreign load while the snapshot is fresh. The six totals are filled
+--     fill_buckets  function(index) that completes `load[index].bucket_*`; nil: they are filled already
+--     now           ms; `random`: function -> [0, 1); `settings`: see `settings()`
+--     stale         whether the snapshot is too old for its telemetry to be believed
+--   request     prompt, n, max_tokens or nil; mean, median, q90, sd of one sequence's output; class "low" or "high";
+--               session_index or nil, cached (prompt tokens that the session's backend has) or nil
+--   candidates  indices 1 .. count of the usable backends (`eligible.lua`)
+--
+-- A pick reserves nothing: the caller reserves on the chosen backend before the next pick.
+-- A policy says of itself: `name`; `telemetry` (it lives on readings, so a stale snapshot replaces it by least in
+-- flight); `by_turn` (it gives every candidate its turn, see `eligible.lua`).
+local least_inflight = require "tokenweir.core.policy.least_inflight"
+
+local type, pairs, tostring = type, pairs, tostring
+local random = math.random
+
+local POLICIES = {
+  round_robin = require "tokenweir.core.policy.round_robin",
+  least_conn = require "tokenweir.core.policy.least_conn",
+  least_inflight = least_inflight,
+  hybrid = require "tokenweir.core.policy.hybrid",
+  predictive = require "tokenweir.core.policy.predictive",
+}
+
+--- Numbers of the policies where the snapshot does not tell; the names are those of its `thresholds`.
+local DEFAULTS = {
+  kv_cap = 0.85, z = 1.3, crowding = 0.02, common_deviation = 0.1,
+  score_all_up_to = 32, sample = 16, class_threshold = 50,
+}
+
+local _M = { DEFAULTS = DEFAULTS }
+
+--- @return the policy of that name, or nil and what is wrong
+function _M.get(name)
+  local policy = POLICIES[name]
+  if not policy then
+    return nil, "no policy is named '" .. tostring(name) .. "'"
+  end
+  return policy
+end
+
+--- The policies' numbers from a snapshot's `thresholds`, complete.
+-- @param thresholds table or nil; checked already (`check.lua`)
+function _M.settings(thresholds)
+  local settings = {}
+  for name, default in pairs(DEFAULTS) do
+    local value = type(thresholds) == "table" and thresholds[name]
+    settings[name] = type(value) == "number" and value or default
+  end
+  return settings
+end
+
+--- A view without load, to be kept and updated.
+function _M.new_view()
+  return { random = random, settings = _M.settings(), now = 0, stale = false }
+end
+
+--- Picks by a policy, or by what it fades to on a stale snapshot.
+-- @param policy as `get` returned it
+function _M.pick(policy, view, request, candidates, count)
+  if view.stale and policy.telemetry then
+    return least_inflight.pick(view, request, candidates, count)
+  end
+  return policy.pick(view, request, candidates, count)
+end
+
+return _M

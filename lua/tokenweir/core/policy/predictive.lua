@@ -1,0 +1,15 @@
+--- The default policy: among the backends that have room by predicted peak, the one where the request itself is
+-- complete first, at the speed that the backend will have then.
+local choose = require "tokenweir.core.policy.choose"
+local cost = require "tokenweir.core.cost"
+
+local least, completion = choose.least, cost.completion
+
+local _M = { name = "predictive" }
+
+--- See `policy/init.lua`.
+function _M.pick(view, request, candidates, count)
+  return least(view, request, candidates, count, completion)
+end
+
+return _M

@@ -1,0 +1,86 @@
+--- Whether a backend has room for a request: by predicted peak where its capacity is known, by a number of sequences
+-- where only that is known, always where neither is.
+local peak = require "tokenweir.core.peak"
+
+local bound, deviation, walk = peak.bound, peak.deviation, peak.walk
+
+local NO, MAYBE, YES = 0, 1, 2
+
+local _M = { NO = NO, MAYBE = MAYBE, YES = YES }
+
+--- What the totals alone can say.
+-- @param view see `policy/init.lua`; @param i index in the fleet; @param own see `demand.measure`
+-- @return NO, YES, or MAYBE: the buckets decide (`fits`)
+function _M.glance(view, i, own)
+  local fleet, row, settings = view.fleet, view.load[i], view.settings
+  local concurrency, capacity = fleet.concurrency[i], fleet.capacity[i]
+  -- An idle backend takes a request of more choices than its limit: it would wait for ever otherwise.
+  if concurrency > 0 and row.n > 0 and row.n + own.n > concurrency then
+    return NO
+  end
+  if capacity <= 0 then
+    return YES
+  end
+  if row.held + own.prompt > settings.kv_cap * capacity then
+    return NO
+  end
+  local margin = settings.z * deviation(row, own, settings.common_deviation)
+  if bound(row, own) + margin <= capacity then
+    return YES
+  end
+  -- The peak is never below what is held at once.
+  return row.held + own.prompt + margin <= capacity and MAYBE or NO
+end
+
+--- What the buckets say of a backend for which `glance` said MAYBE.
+function _M.fits(view, i, own)
+  local fill, settings = view.fill_buckets, view.settings
+  if fill then
+    fill(i)
+  end
+  local row = view.load[i]
+  return walk(row, own) + settings.z * deviation(row, own, settings.common_deviation) <= view.fleet.capacity[i]
+end
+
+--- Tokens that the request needs of an empty backend, by its predicted tail. Infinite spread must not hide in here:
+-- the figure is bounded by `demand.measure`.
+local function tail(own, settings)
+  local common = settings.common_deviation * own.remaining
+  return own.prompt + own.remaining + settings.z * (own.variance + common * common) ^ 0.5
+end
+
+--- Where a request goes that would not fit even an empty backend: to the emptiest, as soon as its prompt has room.
+-- A prediction alone makes no request impossible, and nobody waits behind it for what cannot come. One whose prompt
+-- alone exceeds the largest backend goes at once: the engine says so better than we can, and holds nothing for it.
+-- @return index, or nil (it is no such request, or its prompt has no room yet)
+function _M.emptiest(view, candidates, count, own)
+  local fleet, load, settings = view.fleet, view.load, view.settings
+  local need, prompt, cap = tail(own, settings), own.prompt, settings.kv_cap
+  local largest = 0
+  for k = 1, count do
+    local capacity = fleet.capacity[candidates[k]]
+    if capacity <= 0 or (need <= capacity and prompt <= cap * capacity) then
+      return nil
+    end
+    if capacity > largest then
+      largest = capacity
+    end
+  end
+  local best, least
+  for k = 1, count do
+    local i = candidates[k]
+    local row, capacity, concurrency = load[i], fleet.capacity[i], fleet.concurrency[i]
+    -- A prompt above the safety share can only ever be held beyond it.
+    local limit = prompt <= cap * capacity and cap * capacity or capacity
+    local room = row.held + prompt <= limit and (concurrency <= 0 or row.n == 0 or row.n + own.n <= concurrency)
+    if room or prompt > largest then
+      local use = (row.held + row.remaining) / capacity
+      if not best or use < least then
+        best, least = i, use
+      end
+    end
+  end
+  return best
+end
+
+return _M
