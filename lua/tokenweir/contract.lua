@@ -40,6 +40,7 @@ _M.shapes = {
     ["members"] = {
       ["schema"] = {
         ["type"] = "integer",
+        ["default"] = 1,
       },
       ["fence"] = {
         ["type"] = "integer",
@@ -59,6 +60,7 @@ _M.shapes = {
       ["policy"] = {
         ["type"] = "string",
         ["enum"] = { "round_robin", "least_conn", "least_inflight", "hybrid", "predictive" },
+        ["default"] = "predictive",
       },
       ["shadow"] = {
         ["type"] = "string",
@@ -69,72 +71,87 @@ _M.shapes = {
         ["type"] = "integer",
         ["min"] = 0,
         ["max"] = 4,
+        ["default"] = 0,
       },
       ["burst"] = {
         ["type"] = "boolean",
+        ["default"] = false,
       },
       ["queue"] = {
         ["type"] = "object",
+        ["default"] = {},
         ["members"] = {
           ["max_waiting"] = {
             ["type"] = "integer",
             ["min"] = 0,
             ["max"] = 1000000,
+            ["default"] = 1000,
           },
           ["max_wait_ms"] = {
             ["type"] = "integer",
             ["min"] = 0,
             ["max"] = 3600000,
+            ["default"] = 30000,
           },
         },
       },
       ["thresholds"] = {
         ["type"] = "object",
+        ["default"] = {},
         ["members"] = {
           ["kv_cap"] = {
             ["type"] = "number",
             ["max"] = 1,
             ["above"] = 0,
+            ["default"] = 0.85,
           },
           ["z"] = {
             ["type"] = "number",
             ["min"] = 0,
             ["max"] = 10,
+            ["default"] = 1.3,
           },
           ["crowding"] = {
             ["type"] = "number",
             ["min"] = 0,
             ["max"] = 1,
+            ["default"] = 0.02,
           },
           ["common_deviation"] = {
             ["type"] = "number",
             ["min"] = 0,
             ["max"] = 2,
+            ["default"] = 0.1,
           },
           ["score_all_up_to"] = {
             ["type"] = "integer",
             ["min"] = 1,
             ["max"] = 1024,
+            ["default"] = 32,
           },
           ["sample"] = {
             ["type"] = "integer",
             ["min"] = 1,
             ["max"] = 256,
+            ["default"] = 16,
           },
           ["class_threshold"] = {
             ["type"] = "integer",
             ["min"] = 1,
             ["max"] = 100000,
+            ["default"] = 50,
           },
         },
       },
       ["predictor_version"] = {
         ["type"] = "string",
         ["max_length"] = 64,
+        ["default"] = "",
       },
       ["backends"] = {
         ["type"] = "array",
         ["max_items"] = 1024,
+        ["default"] = {},
         ["items"] = {
           ["type"] = "object",
           ["members"] = {
@@ -156,18 +173,22 @@ _M.shapes = {
             },
             ["tls"] = {
               ["type"] = "boolean",
+              ["default"] = false,
             },
             ["sni"] = {
               ["type"] = "string",
               ["max_length"] = 253,
+              ["default"] = "",
             },
             ["host_header"] = {
               ["type"] = "string",
               ["max_length"] = 260,
+              ["default"] = "",
             },
             ["credential_group"] = {
               ["type"] = "string",
               ["max_length"] = 64,
+              ["default"] = "",
             },
             ["models"] = {
               ["type"] = "object",
@@ -181,6 +202,7 @@ _M.shapes = {
             ["role"] = {
               ["type"] = "string",
               ["enum"] = { "active", "standby", "fallback" },
+              ["default"] = "active",
             },
             ["state"] = {
               ["type"] = "string",
@@ -191,19 +213,23 @@ _M.shapes = {
               ["type"] = "number",
               ["min"] = 0,
               ["max"] = 1,
+              ["default"] = 1,
             },
             ["weight"] = {
               ["type"] = "number",
               ["max"] = 1000000.0,
               ["above"] = 0,
+              ["default"] = 1,
             },
             ["precision"] = {
               ["type"] = "string",
               ["max_length"] = 16,
+              ["default"] = "",
             },
             ["engine"] = {
               ["type"] = "string",
               ["max_length"] = 32,
+              ["default"] = "",
             },
             ["memory"] = {
               ["type"] = "number",
@@ -279,16 +305,19 @@ _M.shapes = {
             },
             ["foreign"] = {
               ["type"] = "object",
+              ["default"] = {},
               ["members"] = {
                 ["requests"] = {
                   ["type"] = "number",
                   ["min"] = 0,
                   ["max"] = 1000000000000000.0,
+                  ["default"] = 0,
                 },
                 ["tokens"] = {
                   ["type"] = "number",
                   ["min"] = 0,
                   ["max"] = 1000000000000000.0,
+                  ["default"] = 0,
                 },
               },
             },
@@ -296,11 +325,13 @@ _M.shapes = {
               ["type"] = "number",
               ["min"] = 0,
               ["max"] = 1000,
+              ["default"] = 0,
             },
             ["high"] = {
               ["type"] = "number",
               ["min"] = 0,
               ["max"] = 1000,
+              ["default"] = 0,
             },
             ["progress_age_ms"] = {
               ["type"] = "number",
@@ -312,10 +343,12 @@ _M.shapes = {
               ["type"] = "integer",
               ["min"] = 0,
               ["max"] = 1000000000000000,
+              ["default"] = 0,
             },
             ["reasons"] = {
               ["type"] = "array",
               ["max_items"] = 16,
+              ["default"] = {},
               ["items"] = {
                 ["type"] = "string",
               },
@@ -330,13 +363,16 @@ _M.shapes = {
     ["members"] = {
       ["schema"] = {
         ["type"] = "integer",
+        ["default"] = 1,
       },
       ["version"] = {
         ["type"] = "integer",
         ["min"] = 0,
+        ["default"] = 0,
       },
       ["models"] = {
         ["type"] = "array",
+        ["default"] = {},
         ["items"] = {
           ["type"] = "object",
           ["members"] = {
@@ -348,6 +384,7 @@ _M.shapes = {
             },
             ["aliases"] = {
               ["type"] = "array",
+              ["default"] = {},
               ["items"] = {
                 ["type"] = "string",
                 ["min_length"] = 1,
@@ -372,6 +409,7 @@ _M.shapes = {
       ["keys"] = {
         ["type"] = "array",
         ["max_items"] = 100000,
+        ["default"] = {},
         ["items"] = {
           ["type"] = "object",
           ["members"] = {
@@ -397,6 +435,7 @@ _M.shapes = {
             ["max_priority"] = {
               ["type"] = "string",
               ["enum"] = { "high", "normal", "low" },
+              ["default"] = "high",
             },
             ["requests_per_minute"] = {
               ["type"] = "integer",
@@ -418,9 +457,11 @@ _M.shapes = {
       },
       ["require_key"] = {
         ["type"] = "boolean",
+        ["default"] = false,
       },
       ["limits"] = {
         ["type"] = "object",
+        ["default"] = {},
         ["members"] = {
           ["deadline_ms"] = {
             ["type"] = "integer",
@@ -430,72 +471,88 @@ _M.shapes = {
           ["idle_ms"] = {
             ["type"] = "integer",
             ["min"] = 1000,
+            ["default"] = 600000,
           },
           ["tries"] = {
             ["type"] = "integer",
             ["min"] = 1,
             ["max"] = 10,
+            ["default"] = 3,
           },
           ["quarantine_ms"] = {
             ["type"] = "integer",
             ["min"] = 0,
+            ["default"] = 600000,
           },
         },
       },
       ["health"] = {
         ["type"] = "object",
+        ["default"] = {},
         ["members"] = {
           ["failures"] = {
             ["type"] = "integer",
             ["min"] = 1,
             ["max"] = 100,
+            ["default"] = 3,
           },
           ["eject_ms"] = {
             ["type"] = "integer",
             ["min"] = 100,
             ["max"] = 600000,
+            ["default"] = 5000,
           },
           ["eject_max_ms"] = {
             ["type"] = "integer",
             ["min"] = 100,
             ["max"] = 3600000,
+            ["default"] = 60000,
           },
           ["probe_ms"] = {
             ["type"] = "integer",
             ["min"] = 100,
             ["max"] = 600000,
+            ["default"] = 30000,
           },
           ["error_rate"] = {
             ["type"] = "number",
             ["max"] = 1,
             ["above"] = 0,
+            ["default"] = 0.5,
           },
           ["hang_ms"] = {
             ["type"] = "integer",
             ["min"] = 500,
             ["max"] = 600000,
+            ["default"] = 3000,
           },
           ["hang_gaps"] = {
             ["type"] = "number",
             ["min"] = 2,
             ["max"] = 1000,
+            ["default"] = 20,
           },
         },
       },
       ["headers"] = {
         ["type"] = "object",
+        ["default"] = {},
         ["members"] = {
           ["backend"] = {
             ["type"] = "boolean",
+            ["default"] = true,
           },
           ["predicted_tokens"] = {
             ["type"] = "boolean",
+            ["default"] = true,
           },
           ["wait_ms"] = {
             ["type"] = "boolean",
+            ["default"] = true,
           },
           ["degraded"] = {
             ["type"] = "boolean",
+            ["default"] = true,
           },
         },
       },
@@ -506,13 +563,16 @@ _M.shapes = {
     ["members"] = {
       ["schema"] = {
         ["type"] = "integer",
+        ["default"] = 1,
       },
       ["version"] = {
         ["type"] = "integer",
         ["min"] = 0,
+        ["default"] = 0,
       },
       ["models"] = {
         ["type"] = "object",
+        ["default"] = {},
         ["values"] = {
           ["type"] = "object",
           ["members"] = {
@@ -520,6 +580,7 @@ _M.shapes = {
               ["type"] = "integer",
               ["min"] = 0,
               ["max"] = 1000000000000000,
+              ["default"] = 0,
             },
             ["mean"] = {
               ["type"] = "number",
@@ -543,11 +604,13 @@ _M.shapes = {
               ["type"] = "number",
               ["max"] = 10,
               ["above"] = 0,
+              ["default"] = 0.25,
             },
             ["tokens_per_event"] = {
               ["type"] = "number",
               ["max"] = 1000,
               ["above"] = 0,
+              ["default"] = 1,
             },
           },
         },
@@ -559,6 +622,7 @@ _M.shapes = {
     ["members"] = {
       ["schema"] = {
         ["type"] = "integer",
+        ["default"] = 1,
       },
       ["id"] = {
         ["type"] = "string",
@@ -582,12 +646,68 @@ _M.shapes = {
         ["type"] = "integer",
         ["min"] = 0,
         ["max"] = 1000000000000000,
+        ["default"] = 0,
       },
       ["backends"] = {
         ["type"] = "object",
+        ["default"] = {},
+        ["values"] = {
+          ["type"] = "object",
+          ["members"] = {
+            ["n"] = {
+              ["type"] = "number",
+              ["min"] = 0,
+              ["max"] = 1000000000000000.0,
+              ["default"] = 0,
+            },
+            ["held"] = {
+              ["type"] = "number",
+              ["min"] = 0,
+              ["max"] = 1000000000000000.0,
+              ["default"] = 0,
+            },
+            ["remaining"] = {
+              ["type"] = "number",
+              ["min"] = 0,
+              ["max"] = 1000000000000000.0,
+              ["default"] = 0,
+            },
+            ["variance"] = {
+              ["type"] = "number",
+              ["min"] = 0,
+              ["max"] = 1000000000000000.0,
+              ["default"] = 0,
+            },
+            ["prefill"] = {
+              ["type"] = "number",
+              ["min"] = 0,
+              ["max"] = 1000000000000000.0,
+              ["default"] = 0,
+            },
+            ["flowing"] = {
+              ["type"] = "number",
+              ["min"] = 0,
+              ["max"] = 1000000000000000.0,
+              ["default"] = 0,
+            },
+            ["buckets"] = {
+              ["type"] = "object",
+              ["default"] = {},
+              ["values"] = {
+                ["type"] = "array",
+                ["max_items"] = 3,
+                ["items"] = {
+                  ["type"] = "number",
+                },
+                ["min_items"] = 3,
+              },
+            },
+          },
+        },
       },
       ["arrivals"] = {
         ["type"] = "object",
+        ["default"] = {},
         ["values"] = {
           ["type"] = "integer",
           ["min"] = 0,
@@ -596,6 +716,7 @@ _M.shapes = {
       },
       ["queue"] = {
         ["type"] = "object",
+        ["default"] = {},
         ["values"] = {
           ["type"] = "object",
           ["members"] = {
@@ -603,20 +724,50 @@ _M.shapes = {
               ["type"] = "integer",
               ["min"] = 0,
               ["max"] = 1000000000000000,
+              ["default"] = 0,
             },
             ["oldest_ms"] = {
               ["type"] = "number",
               ["min"] = 0,
               ["max"] = 1000000000000000.0,
+              ["default"] = 0,
             },
           },
         },
       },
       ["ejected"] = {
         ["type"] = "object",
+        ["default"] = {},
+        ["values"] = {
+          ["type"] = "string",
+        },
       },
       ["keys"] = {
         ["type"] = "object",
+        ["default"] = {},
+        ["values"] = {
+          ["type"] = "object",
+          ["members"] = {
+            ["minute"] = {
+              ["type"] = "integer",
+              ["min"] = 0,
+              ["max"] = 1000000000000000,
+              ["required"] = true,
+            },
+            ["requests"] = {
+              ["type"] = "integer",
+              ["min"] = 0,
+              ["max"] = 1000000000000000,
+              ["default"] = 0,
+            },
+            ["tokens"] = {
+              ["type"] = "integer",
+              ["min"] = 0,
+              ["max"] = 1000000000000000,
+              ["default"] = 0,
+            },
+          },
+        },
       },
     },
   },
@@ -660,28 +811,34 @@ _M.shapes = {
       ["key"] = {
         ["type"] = "string",
         ["max_length"] = 64,
+        ["default"] = "",
       },
       ["priority"] = {
         ["type"] = "string",
         ["enum"] = { "high", "normal", "low" },
+        ["default"] = "normal",
       },
       ["stream"] = {
         ["type"] = "boolean",
+        ["default"] = false,
       },
       ["n"] = {
         ["type"] = "integer",
         ["min"] = 1,
         ["max"] = 1024,
+        ["default"] = 1,
       },
       ["prompt_bytes"] = {
         ["type"] = "integer",
         ["min"] = 0,
         ["max"] = 1000000000000000,
+        ["default"] = 0,
       },
       ["prompt_estimate"] = {
         ["type"] = "number",
         ["min"] = 0,
         ["max"] = 1000000000000000.0,
+        ["default"] = 0,
       },
       ["max_tokens"] = {
         ["type"] = "integer",
@@ -693,20 +850,24 @@ _M.shapes = {
         ["type"] = "number",
         ["min"] = 0,
         ["max"] = 1000000000000000.0,
+        ["default"] = 0,
       },
       ["median"] = {
         ["type"] = "number",
         ["min"] = 0,
         ["max"] = 1000000000000000.0,
+        ["default"] = 0,
       },
       ["q90"] = {
         ["type"] = "number",
         ["min"] = 0,
         ["max"] = 1000000000000000.0,
+        ["default"] = 0,
       },
       ["predictor"] = {
         ["type"] = "string",
         ["max_length"] = 64,
+        ["default"] = "running",
       },
       ["output"] = {
         ["type"] = "number",
@@ -717,11 +878,13 @@ _M.shapes = {
       ["output_source"] = {
         ["type"] = "string",
         ["enum"] = { "usage", "events", "none" },
+        ["default"] = "none",
       },
       ["events"] = {
         ["type"] = "integer",
         ["min"] = 0,
         ["max"] = 1000000000000000,
+        ["default"] = 0,
       },
       ["prompt"] = {
         ["type"] = "integer",
@@ -738,11 +901,13 @@ _M.shapes = {
       ["finish"] = {
         ["type"] = "string",
         ["max_length"] = 32,
+        ["default"] = "",
       },
       ["wait_ms"] = {
         ["type"] = "number",
         ["min"] = 0,
         ["max"] = 1000000000000000.0,
+        ["default"] = 0,
       },
       ["ttft_ms"] = {
         ["type"] = "number",
@@ -754,11 +919,13 @@ _M.shapes = {
         ["type"] = "number",
         ["min"] = 0,
         ["max"] = 1000000000000000.0,
+        ["default"] = 0,
       },
       ["status"] = {
         ["type"] = "integer",
         ["min"] = 0,
         ["max"] = 999,
+        ["default"] = 0,
       },
       ["outcome"] = {
         ["type"] = "string",
@@ -768,10 +935,12 @@ _M.shapes = {
       ["policy"] = {
         ["type"] = "string",
         ["max_length"] = 32,
+        ["default"] = "",
       },
       ["shadow"] = {
         ["type"] = "string",
         ["max_length"] = 64,
+        ["default"] = "",
       },
     },
   },

@@ -31,9 +31,10 @@ def _literal(value: Any, indent: int = 0) -> str:
 
 
 def _shape(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    """What `core/check.lua` needs of a JSON schema: type, bounds, members, whether null is allowed."""
+    """What `core/check.lua` needs of a JSON schema: type, bounds, members, default, nullability."""
     if "$ref" in schema:
-        return _shape(definitions[schema["$ref"].rsplit("/", 1)[1]], definitions)
+        rest = {key: value for key, value in schema.items() if key != "$ref"}
+        return _shape({**definitions[schema["$ref"].rsplit("/", 1)[1]], **rest}, definitions)
     options = schema.get("anyOf")
     if options:
         real = [option for option in options if option.get("type") != "null"]
@@ -57,6 +58,11 @@ def _shape(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any
             shape[target] = schema[source]
     if "enum" in schema:
         shape["enum"] = schema["enum"]
+    default = schema.get("default")
+    if isinstance(default, bool | int | float | str):
+        shape["default"] = default
+    elif default is not None:
+        shape["default"] = {}
     if kind == "array":
         if "prefixItems" in schema:
             shape["items"] = _shape(schema["prefixItems"][0], definitions)
@@ -74,6 +80,9 @@ def _shape(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any
             shape["members"] = members
         elif isinstance(schema.get("additionalProperties"), dict):
             shape["values"] = _shape(schema["additionalProperties"], definitions)
+        elif "patternProperties" in schema:
+            (values,) = schema["patternProperties"].values()
+            shape["values"] = _shape(values, definitions)
     return shape
 
 

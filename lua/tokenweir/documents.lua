@@ -1,0 +1,134 @@
+--- The documents that the gateway follows, as text in a shared dict: one worker fetches, every worker applies.
+--
+-- Only what passed `admit` gets in, so a bad document is refused and counted once, and a worker that starts finds
+-- good ones. `meta` says when a document was first seen, on the monotonic clock: a snapshot's age counts from there.
+local cjson = require "cjson.safe"
+local check = require "tokenweir.core.check"
+local clock = require "tokenweir.core.clock"
+local contract = require "tokenweir.contract"
+local fence = require "tokenweir.core.fence"
+
+local dict = ngx.shared.tokenweir_documents
+local now_ms = clock.ms
+local tonumber = tonumber
+local format, match = string.format, string.match
+
+local STALE_MS = contract.numbers.snapshot_stale_ms
+local MAX_BYTES = { snapshot = 16777216, settings = 67108864, stats = 16777216 }
+
+local _M = { NAMES = { "settings", "stats", "snapshot" } }
+
+local rival = {}
+
+local function refuse(name, reason)
+  dict:incr("refused:" .. name .. ":" .. reason, 1, 0)
+  return nil, reason
+end
+
+--- @return number how many times a document was published in this gateway, 0 if never
+function _M.version(name)
+  return dict:get(name .. ":version") or 0
+end
+
+--- @return string the text, or nil; table {version, number (its sequence or version), fence, seen (ms), from_disk}
+function _M.get(name)
+  local text, meta = dict:get(name), dict:get(name .. ":meta")
+  if not text or not meta then
+    return nil
+  end
+  local number, own_fence, seen, origin = match(meta, "^(%S+) (%S+) (%S+) (%S+)$")
+  return text, {
+    number = tonumber(number), fence = tonumber(own_fence), seen = tonumber(seen), from_disk = origin == "disk",
+  }
+end
+
+local function put(name, text, document, seen, origin)
+  local ok, err = dict:safe_set(name, text)
+  if not ok then
+    return nil, err
+  end
+  local number = document.sequence or document.version or 0
+  ok, err = dict:safe_set(name .. ":meta",
+    format("%.0f %.0f %.3f %s", number, document.fence or 0, seen, origin))
+  if not ok then
+    return nil, err
+  end
+  return dict:incr(name .. ":version", 1, 0)
+end
+
+local function judge_snapshot(document, now)
+  local _, own = _M.get("snapshot")
+  if own then
+    own.sequence = own.number
+    own.stale = own.from_disk or now - own.seen > STALE_MS
+  end
+  return fence.judge(own, document.fence, document.sequence, now, rival)
+end
+
+--- Checks a document and publishes it to all workers of this gateway.
+-- @param name string `snapshot`, `settings` or `stats`
+-- @param text string the JSON
+-- @param origin string "redis" or "disk"
+-- @param build function(document) -> true | nil, err: a last check by those who will use it; or nil
+-- @return true if it is new and in place, false if it is the one already there; or nil, reason, detail. Reasons are few
+--   and fixed, since they are labels of a counter: size, json, schema, value, lower fence, lower sequence, memory
+function _M.admit(name, text, origin, build)
+  if #text > MAX_BYTES[name] then
+    return refuse(name, "size")
+  end
+  local document, err = cjson.decode(text)
+  if type(document) ~= "table" then
+    return refuse(name, "json"), "json", err or "not an object"
+  end
+  local ok
+  ok, err = check.document(document, name)
+  if not ok then
+    local reason = document.schema ~= contract.schema and "schema" or "value"
+    refuse(name, reason)
+    return nil, reason, err
+  end
+  local now = now_ms()
+  if name == "snapshot" then
+    local verdict = judge_snapshot(document, now)
+    if verdict == "same" then
+      return false
+    elseif verdict ~= "newer" then
+      refuse(name, verdict)
+      return nil, verdict, "fence " .. document.fence .. ", sequence " .. document.sequence
+    end
+  end
+  if build then
+    ok, err = build(document)
+    if not ok then
+      refuse(name, "value")
+      return nil, "value", err
+    end
+  end
+  ok, err = put(name, text, document, origin == "disk" and 0 or now, origin)
+  if not ok then
+    refuse(name, "memory")
+    return nil, "memory", err
+  end
+  return true
+end
+
+--- Counters of refused documents.
+-- @return list of {document, reason, count}
+function _M.refused()
+  local list = {}
+  local keys = dict:get_keys(0)
+  for k = 1, #keys do
+    local name, reason = match(keys[k], "^refused:([^:]+):(.+)$")
+    if name then
+      list[#list + 1] = { name, reason, dict:get(keys[k]) }
+    end
+  end
+  return list
+end
+
+--- Counts a document that passed `admit` but could not be applied by a worker.
+function _M.refuse(name, reason)
+  refuse(name, reason)
+end
+
+return _M

@@ -1,0 +1,224 @@
+--- The gateway's metrics in Prometheus' text format: `content_by_lua` of GET /metrics.
+local clock = require "tokenweir.core.clock"
+local documents = require "tokenweir.documents"
+local health = require "tokenweir.core.health"
+local ledger = require "tokenweir.ledger"
+local load = require "tokenweir.core.load"
+local metrics = require "tokenweir.metrics"
+local poller = require "tokenweir.poller"
+local region = require "tokenweir.region"
+local state = require "tokenweir.state"
+
+local concat, sort = table.concat, table.sort
+local pairs, tostring, tonumber = pairs, tostring, tonumber
+local huge = math.huge
+
+--- Counters without a shape of their own: name -> help, labels.
+local COUNTERS = {
+  ejections = { "Backends taken out by passive health.", "backend", "why" },
+  events_sent = { "Completion records written to Redis." },
+  events_dropped = { "Completion records lost because Redis was away for too long." },
+  redis_errors = { "Polls of Redis that failed." },
+  workers_swept = { "Workers that died and whose reservations were cleared." },
+  retries = { "Requests sent to another backend after a first one could not take them.", "why" },
+  quarantined = { "Requests refused because their prompt met two crashes of engines." },
+  shadow = { "Choices of the shadow policy, by whether they were the same.", "same" },
+}
+
+local HISTOGRAMS = {
+  wait = { "tokenweir_wait_seconds", "Time in the queue before a backend was chosen." },
+  ttft = { "tokenweir_time_to_first_token_seconds", "From arrival to the first byte of content." },
+  total = { "tokenweir_request_seconds", "From arrival to the end of the answer." },
+}
+
+local _M = { COUNTERS = COUNTERS }
+
+local function escape(value)
+  return (value:gsub('[\\"\n]', { ["\\"] = "\\\\", ['"'] = '\\"', ["\n"] = "\\n" }))
+end
+
+local function number(value)
+  if value == huge then
+    return "+Inf"
+  end
+  return ("%.17g"):format(value)
+end
+
+--- @param labels list of name, value, name, value ...
+local function line(out, name, labels, value)
+  local pairs_of = {}
+  for k = 1, #labels, 2 do
+    pairs_of[#pairs_of + 1] = labels[k] .. '="' .. escape(tostring(labels[k + 1])) .. '"'
+  end
+  local braces = #pairs_of > 0 and "{" .. concat(pairs_of, ",") .. "}" or ""
+  out[#out + 1] = name .. braces .. " " .. number(value)
+end
+
+local function head(out, name, kind, help)
+  out[#out + 1] = "# HELP " .. name .. " " .. help
+  out[#out + 1] = "# TYPE " .. name .. " " .. kind
+end
+
+local function collect()
+  local requests, tokens, histograms, counters = {}, {}, {}, {}
+  for _, item in pairs(metrics.all()) do
+    local kind = item[1]
+    if kind == "requests" then
+      requests[#requests + 1] = item
+    elseif kind == "prompt_tokens" or kind == "output_tokens" then
+      tokens[#tokens + 1] = item
+    elseif kind == "counter" then
+      counters[item[2]] = counters[item[2]] or {}
+      counters[item[2]][#counters[item[2]] + 1] = item
+    elseif kind == "histogram" then
+      local name, model = item[2], item[3]
+      histograms[name] = histograms[name] or {}
+      histograms[name][model] = histograms[name][model] or {}
+      histograms[name][model][tonumber(item[4])] = item.value
+    end
+  end
+  return requests, tokens, histograms, counters
+end
+
+local function write_requests(out, requests, tokens)
+  head(out, "tokenweir_requests_total", "counter", "Requests that ended.")
+  for _, item in pairs(requests) do
+    line(out, "tokenweir_requests_total", {
+      "model", item[2], "backend", item[3], "outcome", item[4], "status", item[5] .. "xx",
+    }, item.value)
+  end
+  for _, kind in pairs { "prompt_tokens", "output_tokens" } do
+    local name = "tokenweir_" .. kind .. "_total"
+    head(out, name, "counter", kind == "prompt_tokens" and "Prompt tokens." or "Output tokens.")
+    for _, item in pairs(tokens) do
+      if item[1] == kind then
+        line(out, name, { "model", item[2], "backend", item[3] }, item.value)
+      end
+    end
+  end
+end
+
+local function write_histogram(out, name, by_model)
+  local title, bounds = HISTOGRAMS[name][1], metrics.BOUNDS[name]
+  head(out, title, "histogram", HISTOGRAMS[name][2])
+  for model, buckets in pairs(by_model or {}) do
+    local sum = 0
+    for k = 0, #bounds do
+      sum = sum + (buckets[k] or 0)
+      line(out, title .. "_bucket", { "model", model, "le", bounds[k + 1] or "+Inf" }, sum)
+    end
+    line(out, title .. "_sum", { "model", model }, buckets[#bounds + 1] or 0)
+    line(out, title .. "_count", { "model", model }, sum)
+  end
+end
+
+local function write_counters(out, counters)
+  local names = {}
+  for name in pairs(COUNTERS) do
+    names[#names + 1] = name
+  end
+  sort(names)
+  for _, name in pairs(names) do
+    local shape, title = COUNTERS[name], "tokenweir_" .. name .. "_total"
+    head(out, title, "counter", shape[1])
+    local items = counters[name]
+    if not items and #shape == 1 then
+      line(out, title, {}, 0)
+    end
+    for _, item in pairs(items or {}) do
+      local labels = {}
+      for k = 2, #shape do
+        labels[#labels + 1], labels[#labels + 2] = shape[k], item[k + 1]
+      end
+      line(out, title, labels, item.value)
+    end
+  end
+  head(out, "tokenweir_documents_refused_total", "counter", "Documents from Redis that were refused, by reason.")
+  for _, item in pairs(documents.refused()) do
+    line(out, "tokenweir_documents_refused_total", { "document", item[1], "reason", item[2] }, item[3])
+  end
+end
+
+local function write_backends(out, fleet, now)
+  local row, rows = load.new(0), region.health()
+  local inflight, tokens, ejected = {}, {}, {}
+  for i = 1, fleet and fleet.size or 0 do
+    local sum = ledger.sum(row[0], fleet.slot[i])
+    local labels = { "backend", fleet.id[i] }
+    line(inflight, "tokenweir_inflight", labels, sum.n)
+    line(tokens, "tokenweir_inflight_tokens", labels, sum.held)
+    line(ejected, "tokenweir_backend_ejected", labels,
+      health.state(rows[fleet.slot[i]], now) == health.CLOSED and 0 or 1)
+  end
+  head(out, "tokenweir_inflight", "gauge", "Sequences that this gateway has in flight on a backend.")
+  out[#out + 1] = concat(inflight, "\n")
+  head(out, "tokenweir_inflight_tokens", "gauge", "KV tokens that they are reckoned to hold.")
+  out[#out + 1] = concat(tokens, "\n")
+  head(out, "tokenweir_backend_ejected", "gauge", "1 while passive health keeps a backend out.")
+  out[#out + 1] = concat(ejected, "\n")
+end
+
+local function write_queue(out, fleet, now)
+  local depths, waits, seen = {}, {}, {}
+  for _, pool in pairs(fleet and fleet.models or {}) do
+    if not seen[pool.name] then
+      seen[pool.name] = true
+      local _, depth, oldest = region.heads(pool.place)
+      line(depths, "tokenweir_queue_depth", { "model", pool.name }, depth)
+      line(waits, "tokenweir_queue_oldest_seconds", { "model", pool.name }, oldest > 0 and (now - oldest) / 1000 or 0)
+    end
+  end
+  head(out, "tokenweir_queue_depth", "gauge", "Requests that wait for a backend.")
+  out[#out + 1] = concat(depths, "\n")
+  head(out, "tokenweir_queue_oldest_seconds", "gauge", "How long the first of them has waited.")
+  out[#out + 1] = concat(waits, "\n")
+end
+
+local function gauge(out, name, help, value, labels)
+  head(out, name, "gauge", help)
+  line(out, name, labels or {}, value)
+end
+
+local function write_state(out, known)
+  gauge(out, "tokenweir_snapshot_age_seconds", "Age of the snapshot; infinite if it was only read from disk.",
+    known.snapshot_age_ms / 1000)
+  gauge(out, "tokenweir_snapshot_stale", "1 while telemetry is not believed.", known.stale and 1 or 0)
+  head(out, "tokenweir_document_version", "gauge", "Sequence of the snapshot, version of the other documents.")
+  line(out, "tokenweir_document_version", { "document", "snapshot" }, known.sequence)
+  line(out, "tokenweir_document_version", { "document", "settings" }, known.settings and known.settings.version or 0)
+  line(out, "tokenweir_document_version", { "document", "stats" }, known.stats and known.stats.version or 0)
+  gauge(out, "tokenweir_policy", "The policy that requests are served by.", 1, { "policy", known.policy })
+  gauge(out, "tokenweir_breaker_level", "Level of the breaker, 0 to 4.", known.level)
+  gauge(out, "tokenweir_redis_up", "1 while Redis answers.", poller.up() and 1 or 0)
+  gauge(out, "tokenweir_peers", "Other gateways alive.", poller.peers())
+  local _, _, workers = region.live()
+  gauge(out, "tokenweir_workers", "Workers whose reservations count, those that drain included.", workers)
+end
+
+--- @return string the metrics of the whole gateway
+function _M.render()
+  metrics.flush()
+  local now = clock.ms()
+  local known = state.current(now)
+  local out = {}
+  local requests, tokens, histograms, counters = collect()
+  write_requests(out, requests, tokens)
+  for name in pairs(HISTOGRAMS) do
+    write_histogram(out, name, histograms[name])
+  end
+  write_counters(out, counters)
+  write_backends(out, known.fleet, now)
+  write_queue(out, known.fleet, now)
+  write_state(out, known)
+  out[#out + 1] = ""
+  return (concat(out, "\n"):gsub("\n\n+", "\n"))
+end
+
+--- Answers GET /metrics.
+function _M.serve()
+  ngx.header["Content-Type"] = "text/plain; version=0.0.4; charset=utf-8"
+  ngx.header["Cache-Control"] = "no-store"
+  ngx.print(_M.render())
+end
+
+return _M

@@ -1,0 +1,53 @@
+--- What the master does before it forks workers:
+--
+--   init_by_lua_block { require("tokenweir.init").start("/path/to/gateway.json") }
+--
+-- `config.lua` says what gateway.json holds. The http block needs besides:
+--
+--   lua_shared_dict tokenweir_documents 64m;   # documents, leases of others, what draining workers hand over
+--   lua_shared_dict tokenweir_metrics 8m;      # counters
+--   lua_socket_log_errors off;                 # Redis being away is told once, not at every attempt
+--   resolver ...;                              # only if Redis or its address may move
+--   init_worker_by_lua_block { require("tokenweir.init_worker").start() }
+--   exit_worker_by_lua_block { require("tokenweir.init_worker").stop() }
+--   location = /metrics { content_by_lua_block { require("tokenweir.exposition").serve() } }
+--
+-- Every module is loaded here, so that workers of another user need not read any source file.
+local config = require "tokenweir.config"
+local disk = require "tokenweir.disk"
+local region = require "tokenweir.region"
+
+local MODULES = {
+  "tokenweir.events", "tokenweir.exposition", "tokenweir.init_worker", "tokenweir.lease", "tokenweir.ledger",
+  "tokenweir.metrics", "tokenweir.passive_health", "tokenweir.peers", "tokenweir.poller", "tokenweir.state",
+}
+
+local _M = {}
+
+--- Reads the settings, opens the shared region and the disk copy, loads the modules. An error here stops nginx with a
+-- message: better than a gateway that serves without counting.
+-- @param path string, of gateway.json; default: the environment's TOKENWEIR_GATEWAY_JSON
+function _M.start(path)
+  path = path or os.getenv("TOKENWEIR_GATEWAY_JSON")
+  if not path then
+    error("tokenweir: no gateway.json: pass its path to start(), or set TOKENWEIR_GATEWAY_JSON", 0)
+  end
+  local settings, err = config.load(path)
+  if not settings then
+    error("tokenweir: " .. err, 0)
+  end
+  local ok
+  ok, err = region.open(settings.state_dir)
+  if not ok then
+    error("tokenweir: " .. err, 0)
+  end
+  ok, err = disk.open(settings.state_dir)
+  if not ok then
+    ngx.log(ngx.WARN, "tokenweir: nothing is kept on disk, so the gateway cannot start without Redis: ", err)
+  end
+  for _, name in ipairs(MODULES) do
+    require(name)
+  end
+end
+
+return _M

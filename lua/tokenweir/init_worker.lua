@@ -1,0 +1,101 @@
+--- What a worker does when it starts and when it exits, and its timers.
+local clock = require "tokenweir.core.clock"
+local config = require "tokenweir.config"
+local events = require "tokenweir.events"
+local ledger = require "tokenweir.ledger"
+local lingering = require "tokenweir.lingering"
+local metrics = require "tokenweir.metrics"
+local passive_health = require "tokenweir.passive_health"
+local poller = require "tokenweir.poller"
+local region = require "tokenweir.region"
+local state = require "tokenweir.state"
+
+local now_ms = clock.ms
+local every = ngx.timer.every
+
+local SWEEP_MS, WATCH_MS, ADVANCE_MS, FLUSH_MS = 250, 250, 250, 1000
+
+local _M = {}
+
+local due = { sweep = 0, watch = 0, advance = 0, flush = 0 }
+
+local function is_due(what, now, interval)
+  if now < due[what] then
+    return false
+  end
+  due[what] = now + interval
+  return true
+end
+
+--- What needs no network: apply documents, clear dead workers' rows, move requests on, look for hangs, add up counters.
+-- Waiting requests of a worker that drains call it too, since its timers have stopped.
+function _M.housekeep(now)
+  state.refresh(now)
+  local known = state.current(now)
+  if is_due("sweep", now, SWEEP_MS) then
+    local dead = region.sweep()
+    if dead > 0 then
+      metrics.add("workers_swept", dead)
+    end
+  end
+  if is_due("advance", now, ADVANCE_MS) then
+    ledger.advance(known, now)
+    lingering.settle(known, now)
+  end
+  if is_due("flush", now, FLUSH_MS) then
+    metrics.flush()
+  end
+  return known
+end
+
+local function poll(premature)
+  if premature then
+    return poller.yield()
+  end
+  local now = now_ms()
+  if poller.tick(now) and is_due("watch", now, WATCH_MS) then
+    passive_health.watch(state.current(now), now)
+  end
+end
+
+local function keep_house(premature)
+  if premature then
+    return lingering.hand_over()
+  end
+  _M.housekeep(now_ms())
+end
+
+local function send_events(premature)
+  events.flush(now_ms(), premature)
+end
+
+--- In init_worker_by_lua.
+function _M.start()
+  local now = now_ms()
+  -- Workers are forked from one master, and would draw the same numbers.
+  math.randomseed(ngx.worker.pid() * 65536 + now % 65536)
+  local slot, err = region.claim(ngx.worker.pid())
+  if not slot then
+    ngx.log(ngx.ERR, "tokenweir: this worker's load is not seen by the others: ", err)
+  end
+  state.refresh(now, true)
+  local interval = config.current.poll_ms / 1000
+  ngx.timer.at(0, poll)
+  for _, turn in ipairs { { interval, poll }, { 0.1, keep_house }, { 0.1, send_events } } do
+    local ok, problem = every(turn[1], turn[2])
+    if not ok then
+      ngx.log(ngx.EMERG, "tokenweir: a timer could not be started: ", problem)
+    end
+  end
+end
+
+--- In exit_worker_by_lua.
+function _M.stop()
+  poller.yield()
+  lingering.hand_over()
+  events.hand_over()
+  metrics.flush()
+  region.release()
+end
+
+return _M

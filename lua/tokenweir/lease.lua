@@ -1,0 +1,89 @@
+--- This gateway's lease: what it has in flight and what it met, as JSON, every 100 ms. Expires by itself in Redis.
+local cjson = require("cjson.safe").new()
+local contract = require "tokenweir.contract"
+local ledger = require "tokenweir.ledger"
+local load = require "tokenweir.core.load"
+local numbering = require "tokenweir.numbering"
+local passive_health = require "tokenweir.passive_health"
+local region = require "tokenweir.region"
+
+local floor, max = math.floor, math.max
+local pairs = pairs
+local now_wall = ngx.now
+
+local LAST_BUCKET = contract.numbers.buckets - 1
+
+cjson.encode_number_precision(14)
+
+local _M = {}
+
+local row = load.new(0)
+local sequence = 0
+local key_use  -- function() -> table, see `provide_key_use`
+
+local function buckets_of(sum)
+  local buckets = {}
+  for b = 0, LAST_BUCKET do
+    if sum.bucket_n[b] ~= 0 then
+      buckets[tostring(b)] = { sum.bucket_n[b], sum.bucket_held[b], sum.bucket_variance[b] }
+    end
+  end
+  return buckets
+end
+
+local function backends()
+  local _, slots, count = region.live()
+  local used = 0
+  for k = 1, count do
+    used = max(used, slots[k].used)
+  end
+  local list = {}
+  for place = 0, used - 1 do
+    local sum = ledger.sum(row[0], place)
+    local id = sum.n ~= 0 and numbering.backend_at(place)
+    if id then
+      list[id] = {
+        n = sum.n, held = sum.held, remaining = sum.remaining, variance = sum.variance, prefill = sum.prefill,
+        flowing = sum.flowing, buckets = buckets_of(sum),
+      }
+    end
+  end
+  return list
+end
+
+local function models(known, now)
+  local arrivals, queue = {}, {}
+  for _, pool in pairs(known.fleet and known.fleet.models or {}) do
+    if not arrivals[pool.name] then
+      arrivals[pool.name] = region.arrivals(pool.place)
+      local _, depth, oldest = region.heads(pool.place)
+      if depth > 0 then
+        queue[pool.name] = { depth = depth, oldest_ms = floor(max(0, now - oldest)) }
+      end
+    end
+  end
+  return arrivals, queue
+end
+
+--- @param id string, this gateway's
+-- @param known table, `state.current()`
+-- @return string JSON of a `Lease`
+function _M.build(id, known, now)
+  local time_ms = floor(now_wall() * 1000)
+  -- Other masters of this gateway (a binary upgrade) write the same lease: time orders them all.
+  sequence = max(sequence + 1, time_ms)
+  local arrivals, queue = models(known, now)
+  return cjson.encode {
+    schema = contract.schema, id = id, time_ms = time_ms, sequence = sequence,
+    snapshot_sequence = known.sequence, backends = backends(), arrivals = arrivals, queue = queue,
+    ejected = passive_health.ejected(known, now), keys = key_use and key_use() or {},
+  }
+end
+
+--- Lets the rate limiter add its figures.
+-- @param provider function() -> { [key id] = { minute =, requests =, tokens = } } of this gateway's own requests
+function _M.provide_key_use(provider)
+  key_use = provider
+end
+
+return _M

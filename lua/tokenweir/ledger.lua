@@ -1,0 +1,226 @@
+--- What is in flight: this worker's reservations, and the sum over all workers, other gateways and foreign load.
+--
+--   local view = ledger.view(known, candidates, count, now)   -- for core/policy.pick
+--   ledger.reserve(r, fleet, index, now)
+--   ledger.first_token(r); ledger.progress(r, tokens); ledger.release(r)
+--
+-- A request is counted on the place that it was reserved on (`r.place`), whatever becomes of the fleet, and taken off
+-- exactly once. A worker that dies takes its row with it (`region.lua`).
+local load = require "tokenweir.core.load"
+local policy = require "tokenweir.core.policy"
+local region = require "tokenweir.region"
+local lingering = require "tokenweir.lingering"
+
+local add_totals, clear_totals = load.add_totals, load.clear_totals
+local add_buckets, clear_buckets = load.add_buckets, load.clear_buckets
+local floor = math.floor
+
+--- Output of a foreign request where no model's figures are known, tokens.
+local FOREIGN_OUTPUT = 256
+
+local _M = {}
+
+local view = policy.new_view()
+local sums, sums_size
+local foreign, foreign_generation, foreign_stale
+local rows, row_count, peers, fleet
+
+-- Requests that do not stream show no progress; `advance` estimates it. unseen[k].unseen_at == k.
+local unseen, unseen_count = {}, 0
+
+--- The mean output of all models, by how often they are asked for.
+local function usual_output(stats)
+  local sum, count = 0, 0
+  for _, figures in pairs(stats and stats.models or {}) do
+    sum, count = sum + figures.mean * figures.count, count + figures.count
+  end
+  return count > 0 and sum / count or FOREIGN_OUTPUT
+end
+
+local function build_foreign(known)
+  foreign_generation, foreign_stale = known.generation, known.stale
+  foreign = nil
+  if known.stale then
+    return
+  end
+  local each = usual_output(known.stats)
+  for i = 1, known.fleet.size do
+    local requests = known.fleet.foreign_requests[i]
+    if requests > 0 then
+      foreign = foreign or load.new(known.fleet.size)
+      load.add_foreign(foreign[i], requests, known.fleet.foreign_tokens[i], each)
+    end
+  end
+end
+
+local function fill_buckets(i)
+  local sum, place = sums[i], fleet.slot[i]
+  clear_buckets(sum)
+  for k = 1, row_count do
+    add_buckets(sum, rows[k][place])
+  end
+  if peers then
+    add_buckets(sum, peers[place])
+  end
+  if foreign then
+    add_buckets(sum, foreign[i])
+  end
+end
+
+view.fill_buckets = fill_buckets
+
+--- The view that policies pick by, with the totals of the candidates summed.
+-- @param known table, `state.current()` with a fleet
+-- @param candidates fleet indices at 1 .. count
+-- @return table, reused: see `core/policy/init.lua`
+function _M.view(known, candidates, count, now)
+  fleet = known.fleet
+  if view.fleet ~= fleet then
+    view.fleet = fleet
+    view.settings = policy.settings(known.thresholds)
+    if not sums or sums_size < fleet.size then
+      sums, sums_size = load.new(fleet.size), fleet.size
+      view.load = sums
+    end
+  end
+  if foreign_generation ~= known.generation or foreign_stale ~= known.stale then
+    build_foreign(known)
+  end
+  view.now, view.stale = now, known.stale
+  local _
+  rows, _, row_count = region.live()
+  peers = region.peers(now)
+  for c = 1, count do
+    local i = candidates[c]
+    local sum, place = sums[i], fleet.slot[i]
+    clear_totals(sum)
+    for k = 1, row_count do
+      add_totals(sum, rows[k][place])
+    end
+    if peers then
+      add_totals(sum, peers[place])
+    end
+    if foreign then
+      add_totals(sum, foreign[i])
+    end
+  end
+  return view
+end
+
+--- Own in-flight load of this gateway at one place, summed into a row.
+-- @param into tw_load
+-- @return tw_load the same
+function _M.sum(into, place)
+  load.clear(into)
+  local live, _, count = region.live()
+  for k = 1, count do
+    load.add(into, live[k][place])
+  end
+  return into
+end
+
+--- Reserves a request on a backend; before the next pick.
+-- @param r table, see `core/load.lua`; `r.stream` tells whether its progress will be seen. Written besides: `place`,
+--   `reserved_at`
+-- @param index of the backend in `known_fleet`
+function _M.reserve(r, known_fleet, index, now)
+  local own, place = region.own(), known_fleet.slot[index]
+  if not load.reserve(own.load[place], r) then
+    return false
+  end
+  r.place, r.reserved_at = place, now
+  if own.used <= place then
+    own.used = place + 1
+  end
+  if not r.stream then
+    unseen_count = unseen_count + 1
+    unseen[unseen_count], r.unseen_at = r, unseen_count
+  end
+  return true
+end
+
+--- The first byte of a stream came.
+function _M.first_token(r)
+  if r.reserved then
+    load.first_token(region.own().load[r.place], r)
+  end
+end
+
+--- The request has produced so many tokens until now.
+function _M.progress(r, tokens)
+  if r.reserved then
+    load.progress(region.own().load[r.place], r, tokens)
+  end
+end
+
+local function forget_unseen(r)
+  local at = r.unseen_at
+  if at then
+    local last = unseen[unseen_count]
+    unseen[at], last.unseen_at = last, at
+    unseen[unseen_count] = nil
+    unseen_count = unseen_count - 1
+    r.unseen_at = nil
+  end
+end
+
+--- Takes a request off; once, however often it is called.
+-- @return boolean whether something was taken off
+function _M.release(r)
+  if not r.reserved then
+    return false
+  end
+  forget_unseen(r)
+  return load.release(region.own().load[r.place], r)
+end
+
+--- The client left, but the engine may run the request on: what it holds stays reserved until telemetry shows the
+-- backend idle, the backend is gone, or `until_ms`. `r` itself is free at once.
+-- @param until_ms ms of the monotonic clock, its predicted end
+function _M.linger(r, until_ms, now)
+  if not r.reserved then
+    return false
+  end
+  forget_unseen(r)
+  return lingering.keep(region.own().load[r.place], r, until_ms, now)
+end
+
+--- The tokens that a request which does not stream has probably produced: what is left of its time after the prefill,
+-- over the backend's time per token at its present load.
+local function estimate(r, known_fleet, i, now)
+  local elapsed = now - r.reserved_at - known_fleet.prefill[i] * r.prompt
+  if elapsed <= 0 then
+    return 0
+  end
+  local step = known_fleet.base[i] + known_fleet.per_sequence[i] * sums[i].n
+    + known_fleet.per_kv_token[i] * sums[i].held
+  return floor(elapsed / step) * r.n
+end
+
+--- Moves on the requests that do not stream; from a timer.
+function _M.advance(known, now)
+  if unseen_count == 0 or not known.fleet or not sums then
+    return
+  end
+  local index_of = {}
+  for i = 1, known.fleet.size do
+    index_of[known.fleet.slot[i]] = i
+  end
+  for k = 1, unseen_count do
+    local r = unseen[k]
+    local i = index_of[r.place]
+    if i and i <= sums_size then
+      local tokens = estimate(r, known.fleet, i, now)
+      if tokens > 0 then
+        load.progress(region.own().load[r.place], r, tokens)
+      end
+    end
+  end
+end
+
+--- @return number of requests of this worker whose progress is estimated
+function _M.unseen()
+  return unseen_count
+end
+
+return _M

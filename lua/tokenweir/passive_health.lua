@@ -1,0 +1,99 @@
+--- Health of the backends from what requests meet: `core/health.lua` over the structs that all workers share.
+-- `place` is a backend's place in the region: `fleet.slot[i]`, or `r.place` of a reserved request.
+local clock = require "tokenweir.core.clock"
+local health = require "tokenweir.core.health"
+local load = require "tokenweir.core.load"
+local ledger = require "tokenweir.ledger"
+local metrics = require "tokenweir.metrics"
+local numbering = require "tokenweir.numbering"
+local region = require "tokenweir.region"
+local state = require "tokenweir.state"
+
+local now_ms = clock.ms
+local CAUSES = health.CAUSES
+local CLOSED = health.CLOSED
+
+local WHY = {}
+for name, number in pairs(CAUSES) do
+  WHY[number] = name
+end
+
+local _M = {}
+
+local row = load.new(0)
+
+local function settings()
+  local known = state.current(now_ms())
+  return known.settings and known.settings.health or health.DEFAULTS
+end
+
+--- A request was answered.
+-- @return boolean whether the backend came back by it
+function _M.success(place, now)
+  return health.success(region.health()[place], now)
+end
+
+--- A request failed by the backend's fault (`core/health.counts` tells which statuses are).
+-- @param why `connect`, `status`, `broke` or `hang`
+-- @return boolean whether the backend was ejected by it
+function _M.failure(place, why, now)
+  local ejected = health.failure(region.health()[place], now, CAUSES[why], settings())
+  if ejected then
+    metrics.ejection(numbering.backend_at(place) or "", why)
+  end
+  return ejected
+end
+
+--- Bytes of an answer came.
+-- @param since ms since the stream's bytes before; nil for the first
+function _M.byte(place, now, since)
+  return health.byte(region.health()[place], now, since)
+end
+
+--- To be called when a request is sent: takes the lease of the probe where the backend is half-open.
+-- @return boolean whether this request is the probe
+function _M.probe(place, now)
+  return health.probe(region.health()[place], now, settings())
+end
+
+--- Backends that are out.
+-- @return table id -> why
+function _M.ejected(known, now)
+  local list, rows = {}, region.health()
+  local fleet = known.fleet
+  for i = 1, fleet and fleet.size or 0 do
+    local h = rows[fleet.slot[i]]
+    if health.state(h, now) ~= CLOSED then
+      list[fleet.id[i]] = WHY[h.cause] or "failures"
+    end
+  end
+  return list
+end
+
+--- Ejects what hangs; from the timer of one worker.
+function _M.watch(known, now)
+  local fleet, rows = known.fleet, region.health()
+  local how = known.settings and known.settings.health or health.DEFAULTS
+  for i = 1, fleet and fleet.size or 0 do
+    local place = fleet.slot[i]
+    local sum = ledger.sum(row[0], place)
+    if sum.n > 0 then
+      local progress_age, scrape_failures = -1, 0
+      if not known.stale then
+        progress_age = fleet.progress_age_ms[i]
+        if progress_age >= 0 then
+          progress_age = progress_age + known.snapshot_age_ms
+        end
+        scrape_failures = fleet.scrape_failures[i]
+      end
+      local h = rows[place]
+      if health.stalled(h, sum.flowing, now, progress_age, scrape_failures, sum.prefill * fleet.prefill[i], how)
+        and health.hang(h, now, how) then
+        metrics.ejection(fleet.id[i], "hang")
+        ngx.log(ngx.WARN, "tokenweir: backend ", fleet.id[i], " stands still though it has work; it is ejected")
+      end
+    end
+  end
+end
+
+return _M

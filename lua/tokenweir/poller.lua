@@ -1,0 +1,257 @@
+--- One worker of a gateway polls Redis: it writes the lease and fetches the documents and the other gateways' leases,
+-- all in one pipeline. Without Redis everything goes on by what is known; attempts are spaced out to a second, and only
+-- a change of state is logged.
+local clock = require "tokenweir.core.clock"
+local config = require "tokenweir.config"
+local contract = require "tokenweir.contract"
+local disk = require "tokenweir.disk"
+local documents = require "tokenweir.documents"
+local lease = require "tokenweir.lease"
+local metrics = require "tokenweir.metrics"
+local peers = require "tokenweir.peers"
+local redis = require "tokenweir.redis"
+local state = require "tokenweir.state"
+
+local dict = ngx.shared.tokenweir_documents
+local now_ms = clock.ms
+local floor, min = math.floor, math.min
+local type = type
+
+local KEYS, NUMBERS = contract.keys, contract.numbers
+local HOLD_MS = 1000            -- a poller that says nothing for so long is replaced
+local BACK_OFF_MS = 1000
+local SLOW_EVERY = 5            -- settings and statistics are looked at every so many polls
+local LARGE = 65536             -- of a larger document only the head is compared
+local HEAD = 255
+local WHOLE_EVERY_MS = 5000     -- and now and then the whole
+local MOST_PEERS = 255
+local FORGET_EVERY = 100        -- polls between two cleanings of the list of gateways
+local FORGET_MS = 3600000       -- generous, since its times come from the gateways' own clocks
+
+local _M = {}
+
+local identity          -- of this worker
+local polling = false
+local polls, failures, retry_at = 0, 0, 0
+local known_ids = {}
+local fetched = {}      -- document -> {text =, head =, whole_at =}
+local connected, error_reply
+
+--- Whether this worker is the one that polls. The lock holds a deadline on the monotonic clock, since a dict's own
+-- expiry follows wall time, which may jump.
+local function hold_lock(now)
+  local holder, until_ms = dict:get("poller"), dict:get("poller:until")
+  if holder ~= identity and holder and until_ms and now < until_ms and until_ms - now <= HOLD_MS then
+    return false
+  end
+  dict:set("poller", identity)
+  dict:set("poller:until", now + HOLD_MS)
+  return dict:get("poller") == identity
+end
+
+--- Lets another worker poll at once; when this one drains.
+function _M.yield()
+  if identity and dict:get("poller") == identity then
+    dict:delete("poller")
+  end
+end
+
+local function option_of(name)
+  local entry = fetched[name]
+  if not entry then
+    entry = { text = nil, head = nil, whole_at = 0 }
+    fetched[name] = entry
+  end
+  return entry
+end
+
+--- The command that looks at a document, and whether it fetches the whole.
+local function look(name, now)
+  local entry = option_of(name)
+  if not entry.text or #entry.text < LARGE or now - entry.whole_at > WHOLE_EVERY_MS then
+    return { "GET", KEYS[name] }, true
+  end
+  return { "GETRANGE", KEYS[name], 0, HEAD }, false
+end
+
+local function take_document(name, text)
+  local entry = option_of(name)
+  entry.whole_at = now_ms()
+  if text == entry.text then
+    return
+  end
+  entry.text, entry.head = text, text:sub(1, HEAD + 1)
+  if name ~= "snapshot" and text == dict:get(name) then
+    return
+  end
+  local new, reason, detail = documents.admit(name, text, "redis", state.trial(name))
+  if new then
+    state.refresh(entry.whole_at, true)
+    disk.save(name, text, entry.whole_at)
+  elseif new == nil then
+    local said = name .. ": " .. reason
+    if entry.said ~= said then
+      entry.said = said
+      ngx.log(ngx.ERR, "tokenweir: refused the ", name, " from Redis (", reason, "): ", detail or "")
+    end
+    return
+  end
+  entry.said = nil
+end
+
+local function is_error(reply)
+  return type(reply) == "table" and reply.err
+end
+
+local function set_connected(up, why)
+  if up ~= connected then
+    if up then
+      ngx.log(ngx.NOTICE, "tokenweir: Redis answers")
+    else
+      ngx.log(ngx.ERR, "tokenweir: Redis does not answer, going on with what is known: ", why)
+    end
+  end
+  connected = up
+  dict:set("redis:up", up and 1 or 0)
+end
+
+local function fail(err, now)
+  failures = failures + 1
+  retry_at = now + min(BACK_OFF_MS, config.current.poll_ms * 2 ^ min(failures - 1, 10))
+  metrics.add("redis_errors", 1)
+  set_connected(false, err)
+end
+
+local function compose(known, now)
+  local id = config.current.gateway_id
+  local commands = {
+    { "SET", KEYS.gateway .. id, lease.build(id, known, now), "PX", NUMBERS.lease_ms },
+    { "ZADD", KEYS.gateways, floor(ngx.now() * 1000), id },
+    { "ZREVRANGE", KEYS.gateways, 0, MOST_PEERS },
+  }
+  local asked = { "snapshot" }
+  if polls % SLOW_EVERY == 1 then
+    asked[2], asked[3] = "settings", "stats"
+  end
+  -- Settings before the snapshot that may need them.
+  for k = #asked, 1, -1 do
+    local command, whole = look(asked[k], now)
+    commands[#commands + 1] = command
+    asked[k] = { name = asked[k], at = #commands, whole = whole }
+  end
+  local peers_at
+  if #known_ids > 0 then
+    local keys = { "MGET" }
+    for k = 1, #known_ids do
+      keys[k + 1] = KEYS.gateway .. known_ids[k]
+    end
+    commands[#commands + 1] = keys
+    peers_at = #commands
+  end
+  if polls % FORGET_EVERY == 1 then
+    commands[#commands + 1] = { "ZREMRANGEBYSCORE", KEYS.gateways, "-inf", floor(ngx.now() * 1000) - FORGET_MS }
+  end
+  return commands, asked, peers_at
+end
+
+local function take_replies(connection, replies, asked, peers_at, known)
+  for k = #asked, 1, -1 do
+    local item = asked[k]
+    local reply = replies[item.at]
+    if not item.whole and type(reply) == "string" and reply ~= fetched[item.name].head then
+      local again, err = connection:pipeline { { "GET", KEYS[item.name] } }
+      if not again then
+        return nil, err
+      end
+      reply, item.whole = again[1], true
+    end
+    if item.whole and type(reply) == "string" then
+      take_document(item.name, reply)
+    end
+  end
+  local own_id = config.current.gateway_id
+  local leases = peers_at and replies[peers_at] or {}
+  if not is_error(leases) then
+    dict:set("peers", peers.apply(known_ids, leases, known.fleet, own_id, now_ms()))
+  end
+  if not is_error(replies[3]) then
+    known_ids = {}
+    for _, id in ipairs(replies[3]) do
+      if id ~= own_id then
+        known_ids[#known_ids + 1] = id
+      end
+    end
+  end
+  return true
+end
+
+--- An error reply (a missing permission, say) is told once, not ten times a second.
+local function tell_errors(replies)
+  for k = 1, #replies do
+    local err = is_error(replies[k])
+    if err then
+      metrics.add("redis_errors", 1)
+      if err ~= error_reply then
+        error_reply = err
+        ngx.log(ngx.ERR, "tokenweir: Redis refused a command: ", err)
+      end
+      return
+    end
+  end
+  error_reply = nil
+end
+
+local function poll(now)
+  local connection, err = redis.connect(config.current.redis)
+  if not connection then
+    return fail(err, now)
+  end
+  polls = polls + 1
+  local known = state.current(now)
+  local commands, asked, peers_at = compose(known, now)
+  local replies
+  replies, err = connection:pipeline(commands)
+  if not replies then
+    return fail(err, now)
+  end
+  local ok
+  ok, err = take_replies(connection, replies, asked, peers_at, known)
+  if not ok then
+    return fail(err, now)
+  end
+  connection:keep()
+  tell_errors(replies)
+  failures, retry_at = 0, 0
+  set_connected(true)
+end
+
+--- One turn of the timer.
+-- @return boolean whether this worker is the gateway's poller
+function _M.tick(now)
+  identity = identity or ngx.worker.pid() .. ":" .. floor(now)
+  if not hold_lock(now) then
+    return false
+  end
+  if polling or now < retry_at then
+    return true
+  end
+  polling = true
+  local ok, err = pcall(poll, now)
+  polling = false
+  if not ok then
+    fail(err, now)
+  end
+  return true
+end
+
+--- @return boolean whether Redis answered the last time
+function _M.up()
+  return dict:get("redis:up") == 1
+end
+
+--- @return number of other gateways alive
+function _M.peers()
+  return _M.up() and dict:get("peers") or 0
+end
+
+return _M

@@ -1,0 +1,322 @@
+--- The memory that all workers of a gateway share: who is alive, what each has reserved, the health of the backends.
+--
+-- One anonymous file, made by the master in init_by_lua and inherited by its workers. It survives a reload (the new
+-- Lua VM of the master finds the descriptor that is open already) and a binary upgrade (the descriptor stays open over
+-- exec), so old workers that still drain and new ones count in the same place. A full restart begins with zeros.
+-- `nginx -t` makes one of its own and drops it. A changed layout is another file: it is never cut under its users.
+--
+-- A worker claims a slot by a write lock on one byte of the file. The kernel drops the lock when the process dies,
+-- however it dies, so a slot whose lock can be taken belonged to a dead worker: whoever sees that clears the row.
+-- A worker must never close a descriptor of this file: that would drop its lock.
+-- Each row has one writer, so counts are never torn, and readers need no lock.
+local ffi = require "ffi"
+local clock = require "tokenweir.core.clock"
+local contract = require "tokenweir.contract"
+local posix = require "tokenweir.posix"
+local load = require "tokenweir.core.load"
+require "tokenweir.core.health"  -- declares tw_health
+
+local now_ms = clock.ms
+local cast, fill = ffi.cast, ffi.fill
+local floor, max = math.floor, math.max
+
+local SLOTS = 128
+local BACKENDS = contract.numbers.max_backends
+local MODELS = contract.numbers.max_models
+local LAYOUT = 1
+
+-- Byte 0 .. SLOTS - 1: the slots' locks.
+local GUARD_BYTE = 1000
+local PEERS_BYTE = 1001
+local GUARD_TRIES, GUARD_WAIT_US = 250, 200
+
+local DEFINITION = [[
+typedef struct { double seen, length; char bytes[256]; double pad[6]; } tw_name;
+typedef struct {
+  double pid, claimed_at, used;   /* used: only the loads 0 .. used - 1 were ever touched */
+  double pad[5];
+  double head[MODELS], oldest[MODELS], depth[MODELS], arrivals[MODELS];
+  tw_load load[BACKENDS];
+} tw_slot;
+typedef struct {
+  uint64_t magic, layout, size, pad0;
+  double peers_at, peers_current, peers_used[2];
+  uint64_t live[SLOT_WORDS];
+  double arrivals[MODELS];        /* of workers that are gone */
+  tw_name backend_name[BACKENDS], model_name[MODELS];
+  tw_health health[BACKENDS];
+  tw_load peers[2][BACKENDS];
+  tw_slot slot[SLOTS];
+} tw_region;
+]]
+
+ffi.cdef((DEFINITION:gsub("%u%u[%u_]+", {
+  MODELS = MODELS, BACKENDS = BACKENDS, SLOTS = SLOTS, SLOT_WORDS = SLOTS / 8,
+})))
+
+local SIZE = ffi.sizeof("tw_region")
+local MAGIC = 0x7765697274776f74ULL
+local HEADER = ffi.typeof("uint64_t[4]")
+
+local _M = { SLOTS = SLOTS, BACKENDS = BACKENDS, MODELS = MODELS, SIZE = SIZE }
+
+local fd, map, flags  -- flags: uint8_t[SLOTS] over map.live
+local own, own_slot
+local last_ticket = 0
+local rows, row_slots, row_count = {}, {}, 0
+local seen_live = ffi.new("uint64_t[?]", SLOTS / 8)
+
+--- The descriptor of this layout's region that this process or the one before exec opened already.
+local function find_open()
+  local header = HEADER()
+  for candidate = 3, 1023 do
+    if posix.pread(candidate, header, 32, 0) == 32 and header[0] == MAGIC and header[1] == LAYOUT
+      and header[2] == SIZE then
+      return candidate
+    end
+  end
+end
+
+--- Opens the region in the master; to be called once per Lua VM, before workers are forked.
+-- @param directory string, where an unlinked file is made if the kernel refuses memory files
+-- @return true; or nil, err
+function _M.open(directory)
+  local err
+  fd = find_open()
+  local fresh = not fd
+  if fresh then
+    fd, err = posix.anonymous_file("tokenweir-region", directory or "/tmp", SIZE)
+    if not fd then
+      return nil, err
+    end
+  end
+  local at
+  at, err = posix.map(fd, SIZE)
+  if not at then
+    return nil, "cannot map the shared region: " .. err
+  end
+  -- Only the mapping goes with this VM. The descriptor stays: closing it drops the locks of this process.
+  map = ffi.gc(cast("tw_region *", at), function(pointer)
+    posix.unmap(pointer, SIZE)
+  end)
+  flags = cast("uint8_t *", map.live)
+  if fresh then
+    map.layout, map.size = LAYOUT, SIZE
+    map.magic = MAGIC
+  end
+  return true
+end
+
+--- Runs `change` while no other process changes what has several writers (names, sums of the dead).
+-- @return whatever `change` returns; or nil, err if another process holds the guard for too long
+function _M.guarded(change, ...)
+  for _ = 1, GUARD_TRIES do
+    if posix.try_lock(fd, GUARD_BYTE) then
+      local result, err = change(...)
+      posix.unlock(fd, GUARD_BYTE)
+      return result, err
+    end
+    posix.sleep_us(GUARD_WAIT_US)
+  end
+  return nil, "another worker holds the shared region"
+end
+
+--- Takes what a gone worker left out of every sum; its arrivals stay counted.
+local function clear_slot(index)
+  local slot = map.slot[index]
+  flags[index] = 0
+  for m = 0, MODELS - 1 do
+    if slot.arrivals[m] ~= 0 then
+      map.arrivals[m] = map.arrivals[m] + slot.arrivals[m]
+      slot.arrivals[m] = 0
+    end
+  end
+  fill(slot.head, ffi.sizeof(slot.head))
+  fill(slot.oldest, ffi.sizeof(slot.oldest))
+  fill(slot.depth, ffi.sizeof(slot.depth))
+  if slot.used > 0 then
+    fill(slot.load, slot.used * load.SIZE)
+  end
+  slot.used, slot.pid = 0, 0
+  return true
+end
+
+-- A guard held for long means a stopped process: better an inexact sum of arrivals than a row that never clears.
+local function clear_guarded(index)
+  if not _M.guarded(clear_slot, index) then
+    clear_slot(index)
+  end
+end
+
+local function list_live()
+  row_count = 0
+  for index = 0, SLOTS - 1 do
+    if flags[index] ~= 0 then
+      row_count = row_count + 1
+      rows[row_count] = map.slot[index].load
+      row_slots[row_count] = map.slot[index]
+    end
+  end
+  if own_slot == -1 then
+    row_count = row_count + 1
+    rows[row_count], row_slots[row_count] = own.load, own
+  end
+end
+
+--- Takes a slot for this worker; in init_worker.
+-- A worker that finds no free slot counts in memory of its own: it serves, but others do not see its load.
+-- @param pid number
+-- @return number the slot; or nil, err
+function _M.claim(pid)
+  for index = 0, SLOTS - 1 do
+    if posix.try_lock(fd, index) then
+      clear_guarded(index)
+      own, own_slot = map.slot[index], index
+      own.pid, own.claimed_at = pid, now_ms()
+      flags[index] = 1
+      return index
+    end
+  end
+  own, own_slot = ffi.new("tw_slot"), -1
+  list_live()
+  return nil, "all " .. SLOTS .. " slots of the shared region are taken by running workers"
+end
+
+--- Gives this worker's slot back, when it exits.
+function _M.release()
+  if own_slot and own_slot >= 0 then
+    clear_guarded(own_slot)
+    posix.unlock(fd, own_slot)
+    own, own_slot = ffi.new("tw_slot"), nil
+  end
+end
+
+--- Clears the rows of workers that died.
+-- @return number how many there were
+function _M.sweep()
+  local count = 0
+  for index = 0, SLOTS - 1 do
+    if flags[index] ~= 0 and index ~= own_slot and posix.try_lock(fd, index) then
+      clear_guarded(index)
+      posix.unlock(fd, index)
+      count = count + 1
+    end
+  end
+  return count
+end
+
+--- The rows that count.
+-- @return table of tw_load arrays (index 0 .. BACKENDS - 1), table of tw_slot, both valid at 1 .. count; count.
+--   The tables are reused.
+function _M.live()
+  local words, changed = map.live, false
+  for k = 0, SLOTS / 8 - 1 do
+    if words[k] ~= seen_live[k] then
+      seen_live[k] = words[k]
+      changed = true
+    end
+  end
+  if changed then
+    list_live()
+  end
+  return rows, row_slots, row_count
+end
+
+--- This worker's slot (tw_slot): the only one that it may write.
+function _M.own()
+  return own
+end
+
+--- @return tw_region the whole mapping (names, sums of the dead); for `numbering.lua` and tests
+function _M.map()
+  return map
+end
+
+--- @return FFI array of tw_health by a backend's place (`fleet.slot[i]`), shared by all workers
+function _M.health()
+  return map.health
+end
+
+--- Begins to write what other gateways have in flight.
+-- @return tw_load array, zeroed, to be filled; or nil while another process writes it
+function _M.begin_peers()
+  if not posix.try_lock(fd, PEERS_BYTE) then
+    return nil
+  end
+  local next = 1 - map.peers_current
+  fill(map.peers[next], map.peers_used[next] * load.SIZE)
+  map.peers_used[next] = 0
+  return map.peers[next]
+end
+
+--- Publishes what was filled since `begin_peers`.
+-- @param used number, the loads 0 .. used - 1 were touched
+function _M.end_peers(used, now)
+  local next = 1 - map.peers_current
+  map.peers_used[next] = used
+  map.peers_current = next
+  map.peers_at = now
+  posix.unlock(fd, PEERS_BYTE)
+end
+
+--- What other gateways have in flight, or nil if that is not known by now: facts are leased.
+-- @return tw_load array
+function _M.peers(now)
+  if map.peers_at == 0 or now - map.peers_at > contract.numbers.lease_ms then
+    return nil
+  end
+  return map.peers[map.peers_current]
+end
+
+--- A place in the line of waiters: rising in each worker, in the order of arrival over all workers, never twice.
+-- Units of 10 us, times the number of slots so that two workers never draw the same: exact for 20 years of uptime.
+function _M.ticket(now)
+  local ticket = floor(now * 100) * SLOTS + max(own_slot or 0, 0)
+  last_ticket = max(ticket, last_ticket + SLOTS)
+  return last_ticket
+end
+
+--- Publishes this worker's line of one model.
+-- @param model number, the model's place (`fleet.models[name].place`)
+-- @param ticket number of its first waiter; 0: nobody waits here
+-- @param depth number of its waiters
+-- @param since when the one that waits longest began, ms; 0: nobody
+function _M.set_head(model, ticket, depth, since)
+  own.head[model], own.depth[model], own.oldest[model] = ticket, depth, since
+end
+
+--- @return number the lowest ticket of all workers that wait for this model, 0 if nobody waits;
+--   number of waiters; when the oldest began to wait (0: nobody)
+function _M.heads(model)
+  local _, slots, count = _M.live()
+  local first, depth, oldest = 0, 0, 0
+  for k = 1, count do
+    local slot = slots[k]
+    local head, since = slot.head[model], slot.oldest[model]
+    if head ~= 0 and (first == 0 or head < first) then
+      first = head
+    end
+    if since ~= 0 and (oldest == 0 or since < oldest) then
+      oldest = since
+    end
+    depth = depth + slot.depth[model]
+  end
+  return first, depth, oldest
+end
+
+--- Counts a request for a model.
+function _M.arrive(model)
+  own.arrivals[model] = own.arrivals[model] + 1
+end
+
+--- @return number requests for a model since the gateway started
+function _M.arrivals(model)
+  local _, slots, count = _M.live()
+  local sum = map.arrivals[model]
+  for k = 1, count do
+    sum = sum + slots[k].arrivals[model]
+  end
+  return sum
+end
+
+return _M

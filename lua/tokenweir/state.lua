@@ -1,0 +1,175 @@
+--- What this worker knows by now: the applied documents, how old the snapshot is, what may be believed.
+--
+--   local known = state.current(now)
+--   if not known.settings or not known.fleet then refuse with 503 end
+--
+-- Decoding happens in timers (`refresh`), never on the path of a request. Waiting requests of a worker that drains
+-- call `refresh` too, because timers stop at a reload.
+local cjson = require "cjson.safe"
+local contract = require "tokenweir.contract"
+local defaults = require "tokenweir.core.defaults"
+local documents = require "tokenweir.documents"
+local fleet_builder = require "tokenweir.core.fleet"
+local numbering = require "tokenweir.numbering"
+
+local version_of = documents.version
+local pairs = pairs
+local huge = math.huge
+
+local STALE_MS = contract.numbers.snapshot_stale_ms
+local REFRESH_MS = 20
+local TOUCH_MS = 10000
+
+local _M = {}
+
+local applied = { snapshot = 0, settings = 0, stats = 0 }
+local listeners = {}
+local snapshot, first_seen, from_disk
+local refreshed_at, touched_at = 0, 0
+
+local known = {
+  fleet = nil, settings = nil, stats = nil, thresholds = nil, queue = nil,
+  policy = "round_robin", shadow = nil,
+  level = 0, burst = false, predictor_version = "",
+  fence = 0, sequence = 0, snapshot_age_ms = huge, stale = true, generation = 0,
+}
+
+--- A fleet of a snapshot, with the places of its models in the shared region (`pool.place`).
+local function build_fleet(document, settings)
+  local fleet, err = fleet_builder.build(document, settings, numbering.backend)
+  if not fleet then
+    return nil, err
+  end
+  for _, pool in pairs(fleet.models) do
+    if not pool.place then
+      pool.place, err = numbering.model(pool.name)
+      if not pool.place then
+        return nil, "model " .. pool.name .. ": " .. err
+      end
+    end
+  end
+  return fleet
+end
+
+--- The last check of a document before it is published to the workers.
+-- @return function for `documents.admit`, or nil
+function _M.trial(name)
+  if name == "snapshot" then
+    return function(document)
+      local fleet, err = build_fleet(defaults.fill(document, name, "backends"), known.settings)
+      return fleet and true, err
+    end
+  end
+end
+
+local function use_fleet()
+  local fleet, err = build_fleet(snapshot, known.settings)
+  if not fleet then
+    return nil, err
+  end
+  known.fleet = fleet
+  known.generation = known.generation + 1
+  return true
+end
+
+local function apply_snapshot(document, meta)
+  local before = snapshot
+  snapshot = defaults.fill(document, "snapshot", "backends")
+  local ok, err = use_fleet()
+  if not ok then
+    snapshot = before
+    return nil, err
+  end
+  first_seen, from_disk = meta.seen, meta.from_disk
+  known.fence, known.sequence = snapshot.fence, snapshot.sequence
+  known.policy, known.shadow = snapshot.policy, snapshot.shadow
+  known.thresholds, known.queue = snapshot.thresholds, snapshot.queue
+  known.predictor_version = snapshot.predictor_version
+  return true
+end
+
+local function apply_settings(document)
+  known.settings = defaults.fill(document, "settings")
+  -- Aliases are part of the fleet.
+  return not snapshot or use_fleet()
+end
+
+local function apply_stats(document)
+  known.stats = defaults.fill(document, "stats")
+  return true
+end
+
+local APPLY = { snapshot = apply_snapshot, settings = apply_settings, stats = apply_stats }
+
+local function apply(name, version)
+  local text, meta = documents.get(name)
+  if not text then
+    return
+  end
+  applied[name] = version
+  local document, err = cjson.decode(text)
+  local ok = document and true
+  if ok then
+    ok, err = APPLY[name](document, meta)
+  end
+  if not ok then
+    documents.refuse(name, "apply")
+    ngx.log(ngx.ERR, "tokenweir: a worker keeps its old ", name, ": ", err)
+    return
+  end
+  for k = 1, #listeners do
+    listeners[k](name, known)
+  end
+end
+
+--- Applies what changed since the last time. Cheap when nothing did.
+-- @param at_once boolean, even if the last time was a moment ago
+function _M.refresh(now, at_once)
+  if not at_once and now - refreshed_at < REFRESH_MS then
+    return
+  end
+  refreshed_at = now
+  local names = documents.NAMES
+  for k = 1, #names do
+    local name = names[k]
+    local version = version_of(name)
+    if version ~= applied[name] then
+      apply(name, version)
+    end
+  end
+  if known.fleet and now - touched_at > TOUCH_MS then
+    touched_at = now
+    numbering.touch_backends(known.fleet.slot, known.fleet.size, now)
+    for _, pool in pairs(known.fleet.models) do
+      numbering.touch_model(pool.place, now)
+    end
+  end
+end
+
+--- What may be believed at this moment.
+-- @param now ms of the monotonic clock
+-- @return table, reused: `fleet` and `settings` (nil until seen), `stats` (nil until seen), `policy` (as published:
+--   `core/policy.pick` fades it by `stale`), `shadow`, `level` and `burst` (0 and false when stale), `thresholds`,
+--   `queue`, `predictor_version`, `fence`, `sequence`, `snapshot_age_ms` (infinite if it was only read from disk),
+--   `stale`, `generation` (grows with every new fleet)
+function _M.current(now)
+  if not snapshot then
+    return known
+  end
+  local age = from_disk and huge or now - first_seen
+  local stale = age > STALE_MS
+  known.snapshot_age_ms, known.stale = age, stale
+  if stale then
+    known.level, known.burst = 0, false
+  else
+    known.level, known.burst = snapshot.level, snapshot.burst
+  end
+  return known
+end
+
+--- Calls `listener(name, known)` whenever this worker has applied a document.
+function _M.on_change(listener)
+  listeners[#listeners + 1] = listener
+end
+
+return _M

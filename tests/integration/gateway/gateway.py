@@ -1,0 +1,100 @@
+"""A gateway under test: nginx with the shared state and the endpoints of `probe.lua`, and its documents."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.integration.servers import Nginx
+
+HERE = Path(__file__).resolve().parent
+
+LOCATIONS = ("hold", "view", "own", "state", "emit", "fail", "wait")
+
+HTTP = """
+  lua_shared_dict tokenweir_documents 16m;
+  lua_shared_dict tokenweir_metrics 4m;
+  lua_socket_log_errors off;
+  init_by_lua_block {
+    package.path = "%(here)s/?.lua;" .. package.path
+    require("tokenweir.init").start("{folder}/gateway.json")
+    require("probe")
+  }
+  init_worker_by_lua_block { require("tokenweir.init_worker").start() }
+  exit_worker_by_lua_block { require("tokenweir.init_worker").stop() }
+  server {
+    listen 127.0.0.1:{port};
+%(locations)s
+    location = /metrics { content_by_lua_block { require("tokenweir.exposition").serve() } }
+  }
+"""
+
+
+def http_block() -> str:
+    """The inside of the http block; `{port}` and `{folder}` are filled in by `Nginx`."""
+    locations = "\n".join(
+        f'    location = /{name} {{ content_by_lua_block {{ require("probe").{name}() }}'
+        + (' log_by_lua_block { require("probe").hold_log() }' if name == "hold" else "")
+        + " }"
+        for name in LOCATIONS
+    )
+    return HTTP % {"here": HERE, "locations": locations}
+
+
+def backend(name: str, **changes: Any) -> dict[str, Any]:
+    """A backend of a snapshot."""
+    return {
+        "id": name,
+        "host": "127.0.0.1",
+        "port": 8000,
+        "models": {"llama": "llama-3-8b"},
+        "state": "ready",
+        "capacity": 40000,
+        "cost": {"prefill": 0.1, "base": 15, "per_sequence": 0.01, "per_kv_token": 0.0001},
+        **changes,
+    }
+
+
+def snapshot(fence: int, sequence: int, **changes: Any) -> str:
+    """A snapshot of two backends, as JSON."""
+    return json.dumps(
+        {
+            "schema": 1,
+            "fence": fence,
+            "sequence": sequence,
+            "time_ms": int(time.time() * 1000),
+            "backends": [backend("gpu-a"), backend("gpu-b")],
+            **changes,
+        }
+    )
+
+
+def settings(version: int = 1, **changes: Any) -> str:
+    """Settings, as JSON."""
+    return json.dumps({"schema": 1, "version": version, "models": [{"name": "llama"}], **changes})
+
+
+class Gateway:
+    """One gateway under test."""
+
+    def __init__(self, nginx: Nginx) -> None:
+        self.nginx = nginx
+        self.http = httpx.Client(base_url=nginx.url, timeout=30)
+
+    def get(self, path: str, **query: Any) -> httpx.Response:
+        """A GET on a connection of its own, so that any worker may answer."""
+        return httpx.get(f"{self.nginx.url}/{path}", params=query, timeout=30)
+
+    def json(self, path: str, **query: Any) -> Any:
+        """The JSON that it answers with."""
+        return self.get(path, **query).raise_for_status().json()
+
+    def metrics(self) -> dict[str, float]:
+        """Its metrics by series."""
+        lines = self.get("metrics").text.splitlines()
+        pairs = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
+        return {name: float(value) for name, value in pairs}

@@ -1,0 +1,147 @@
+-- Endpoints that use the gateway's shared state directly, so that tests need no engine.
+local cjson = require "cjson.safe"
+local clock = require "tokenweir.core.clock"
+local events = require "tokenweir.events"
+local ledger = require "tokenweir.ledger"
+local load = require "tokenweir.core.load"
+local metrics = require "tokenweir.metrics"
+local passive_health = require "tokenweir.passive_health"
+local region = require "tokenweir.region"
+local init_worker = require "tokenweir.init_worker"
+local state = require "tokenweir.state"
+
+local _M = {}
+
+local function answer(value)
+  ngx.header["Content-Type"] = "application/json"
+  ngx.say(cjson.encode(value))
+end
+
+local function known_and_index()
+  local known = state.current(clock.ms())
+  local index = known.fleet and known.fleet.index[ngx.var.arg_backend or "gpu-a"]
+  if not index then
+    ngx.exit(503)
+  end
+  return known, index
+end
+
+--- Holds a reservation for `ms`, streaming a byte every 50 ms if `stream` is set.
+function _M.hold()
+  local known, index = known_and_index()
+  local now = clock.ms()
+  local r = {
+    n = 1, prompt = tonumber(ngx.var.arg_prompt or 100), mean = 50, sd = 10, stream = ngx.var.arg_stream ~= nil,
+  }
+  ngx.ctx.r = r
+  ledger.reserve(r, known.fleet, index, now)
+  region.arrive(known.fleet.models.llama.place)
+  local until_ms, tokens = now + tonumber(ngx.var.arg_ms or 100), 0
+  while clock.ms() < until_ms do
+    ngx.sleep(0.05)
+    if r.stream then
+      tokens = tokens + 1
+      ledger.first_token(r)
+      ledger.progress(r, tokens)
+      ngx.print(".")
+      ngx.flush(true)
+    end
+    init_worker.housekeep(clock.ms())
+  end
+  ngx.say("done")
+end
+
+function _M.hold_log()
+  local r = ngx.ctx.r
+  if not r then
+    return
+  end
+  if ngx.var.arg_linger then
+    ledger.linger(r, clock.ms() + tonumber(ngx.var.arg_linger), clock.ms())
+  else
+    ledger.release(r)
+  end
+  local record = events.record()
+  if record then
+    record.id, record.model, record.backend, record.kind = ngx.var.request_id, "llama", "gpu-a", "chat"
+    record.outcome, record.total_ms = "ok", 100
+  end
+  metrics.request("llama", "gpu-a", "ok", 200, 100, 50, 0, 10, 100)
+end
+
+--- What the policy would see, by backend.
+function _M.view()
+  local known = state.current(clock.ms())
+  local list, candidates = {}, {}
+  for i = 1, known.fleet and known.fleet.size or 0 do
+    candidates[i] = i
+  end
+  if known.fleet then
+    local view = ledger.view(known, candidates, #candidates, clock.ms())
+    for i = 1, #candidates do
+      view.fill_buckets(i)
+      local sum, in_buckets = view.load[i], 0
+      for b = 0, 12 do
+        in_buckets = in_buckets + sum.bucket_n[b]
+      end
+      list[known.fleet.id[i]] = {
+        n = sum.n, held = sum.held, remaining = sum.remaining, variance = sum.variance, prefill = sum.prefill,
+        flowing = sum.flowing, in_buckets = in_buckets,
+      }
+    end
+  end
+  answer(list)
+end
+
+--- Own sums over the workers, without foreign load and other gateways.
+function _M.own()
+  local known = state.current(clock.ms())
+  local row, list = load.new(0), {}
+  for i = 1, known.fleet and known.fleet.size or 0 do
+    local sum = ledger.sum(row[0], known.fleet.slot[i])
+    local total = 0
+    local doubles = require("ffi").cast("double *", sum)
+    for k = 0, load.DOUBLES - 1 do
+      total = total + math.abs(doubles[k])
+    end
+    list[known.fleet.id[i]] = { n = sum.n, held = sum.held, flowing = sum.flowing, everything = total }
+  end
+  answer(list)
+end
+
+function _M.state()
+  local known = state.current(clock.ms())
+  answer {
+    pid = ngx.worker.pid(), fence = known.fence, sequence = known.sequence, stale = known.stale,
+    age_ms = known.snapshot_age_ms == math.huge and -1 or known.snapshot_age_ms, policy = known.policy,
+    level = known.level, burst = known.burst, settings = known.settings, backends = known.fleet and known.fleet.id,
+  }
+end
+
+function _M.emit()
+  for k = 1, tonumber(ngx.var.arg_count or 1) do
+    local record = events.record()
+    if record then
+      record.id, record.model, record.backend, record.kind = ngx.var.request_id .. "-" .. k, "llama", "gpu-a", "chat"
+      record.outcome, record.total_ms = "ok", 12.5
+    end
+  end
+  ngx.say(events.waiting())
+end
+
+function _M.fail()
+  local known, index = known_and_index()
+  local place = known.fleet.slot[index]
+  answer { ejected = passive_health.failure(place, ngx.var.arg_why or "status", clock.ms()) }
+end
+
+function _M.wait()
+  local known = state.current(clock.ms())
+  local place, now = known.fleet.models.llama.place, clock.ms()
+  region.set_head(place, region.ticket(now), 1, now)
+  ngx.sleep(tonumber(ngx.var.arg_ms or 500) / 1000)
+  region.set_head(place, 0, 0, 0)
+  ngx.say("done")
+end
+
+return _M
