@@ -1,1 +1,1 @@
-"""The control plane: telemetry, fleet state, decisions, the admin API."""
+"""The control plane: watches the engines, decides, and publishes its decisions through Redis."""

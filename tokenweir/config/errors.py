@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -63,9 +63,14 @@ def explain(source: str, error: ValidationError, known: Iterable[str]) -> Config
 
     `known` are all keys that the configuration knows anywhere.
     """
+    return ConfigError(source, describe(error.errors(include_url=False), known))
+
+
+def describe(details: Iterable[Mapping[str, Any]], known: Iterable[str]) -> list[str]:
+    """The lines of `explain` for pydantic's error details."""
     problems = []
     names = sorted(set(known))
-    for item in error.errors(include_url=False):
+    for item in details:
         location = tuple(item["loc"])
         if item["type"] == "extra_forbidden":
             key = str(location[-1])
@@ -79,4 +84,4 @@ def explain(source: str, error: ValidationError, known: Iterable[str]) -> Config
         if item["type"] == "missing":
             shown = ""
         problems.append(f"`{_path(location)}`: {message}{shown}{_example(location)}")
-    return ConfigError(source, problems)
+    return problems

@@ -1,0 +1,105 @@
+"""What an operator may change while it runs. Everything is checked before anything is kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from sidecar.control.drain import Drain
+from sidecar.control_plane import ControlPlane
+from tokenweir.config import Config, ConfigError
+from tokenweir.config.errors import explain
+from tokenweir.config.loading import known_keys
+from tokenweir.config.models import BackendConfig
+from tokenweir.contract import names
+
+SOURCE = "admin API"
+
+
+class UnknownBackendError(LookupError):
+    """There is no backend of that id; the text lists those that are."""
+
+
+class ConflictError(ValueError):
+    """The change contradicts what is there."""
+
+
+class Administration:
+    """Changes to the fleet and the policy. Methods raise ConfigError on values that cannot be used, and
+    OSError when a change cannot be kept on disk (it is not made then)."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+
+    def backend(self, backend_id: str) -> BackendConfig:
+        """The configuration of a backend as it holds now. Raises UnknownBackendError."""
+        for backend in self._plane.config.backends:
+            if backend.id == backend_id:
+                return backend
+        known = ", ".join(sorted(backend.id for backend in self._plane.config.backends)) or "none"
+        raise UnknownBackendError(f"no backend {backend_id!r}; the backends are: {known}")
+
+    def add(self, backend: BackendConfig) -> None:
+        """Add a backend. Raises ConflictError when its id or URL is taken, or the fleet is full."""
+        present = self._plane.config.backends
+        if any(other.id == backend.id for other in present):
+            raise ConflictError(
+                f"backend {backend.id!r} exists; change it with PATCH /api/backends/{backend.id}"
+            )
+        if len(present) >= names.MAX_BACKENDS:
+            raise ConflictError(f"the fleet holds {names.MAX_BACKENDS} backends, more it cannot")
+        self._set(backend)
+
+    def change(self, backend_id: str, members: dict[str, Any]) -> BackendConfig:
+        """Change members of a backend's configuration; one that is null goes back to its default. Raises
+        UnknownBackendError, ConflictError."""
+        present = self.backend(backend_id).model_dump(mode="json", exclude_unset=True)
+        merged = {key: value for key, value in {**present, **members}.items() if value is not None}
+        merged.setdefault("id", backend_id)
+        try:
+            backend = BackendConfig.model_validate(merged)
+        except ValidationError as error:
+            raise explain(SOURCE, error, known_keys()) from None
+        if backend.id != backend_id:
+            raise ConflictError("the id of a backend cannot be changed; add another one and remove this one")
+        self._set(backend)
+        return backend
+
+    def remove(self, backend_id: str, now: bool) -> None:
+        """Remove a backend: it drains, and goes when it is empty; `now`: at once. Raises
+        UnknownBackendError."""
+        self.backend(backend_id)
+        self._plane.store.remove_backend(backend_id)
+        if now:
+            self._plane.fleet.forget(backend_id)
+        self._plane.changed()
+
+    def drain(self, backend_id: str, draining: bool) -> Drain:
+        """Begin or end a drain. Raises UnknownBackendError."""
+        self.backend(backend_id)
+        if (backend_id in self._plane.store.draining()) != draining:
+            self._plane.store.set_draining(backend_id, draining)
+            self._plane.changed()
+        return self._plane.fleet.drain_progress(backend_id)
+
+    def set_policy(self, policy: str, serve_by: str | None) -> None:
+        """Serve by another policy from the next snapshot on."""
+        given = {"policy": policy, "serve_by": serve_by or self._plane.config.serve_by.value}
+        try:
+            checked = Config.model_validate(given)
+        except ValidationError as error:
+            raise explain(SOURCE, error, known_keys()) from None
+        self._plane.store.set_policy(checked.policy, checked.serve_by.value)
+        self._plane.changed()
+
+    def _set(self, backend: BackendConfig) -> None:
+        for other in self._plane.config.backends:
+            if other.url == backend.url and other.id != backend.id:
+                raise ConflictError(f"backend {other.id!r} has the url {backend.url} already")
+        self._plane.check(backend)
+        self._plane.store.set_backend(backend)
+        self._plane.changed()
+
+
+__all__ = ["Administration", "ConfigError", "ConflictError", "UnknownBackendError"]

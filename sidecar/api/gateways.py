@@ -1,0 +1,54 @@
+"""Route: the gateways and what they report."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+
+from sidecar.api.plane import Plane
+from sidecar.clock import wall_ms
+
+router = APIRouter(prefix="/api/gateways", tags=["gateways"])
+
+
+class QueueView(BaseModel):
+    """Requests that wait for one model."""
+
+    depth: int
+    oldest_ms: float
+
+
+class GatewayView(BaseModel):
+    """One gateway by its lease."""
+
+    id: str
+    age_ms: int = Field(description="since it wrote the lease, by the wall clocks of both")
+    sequence: int
+    snapshot_sequence: int = Field(description="snapshot that it serves by")
+    in_flight: dict[str, float]
+    held_tokens: dict[str, float]
+    queue: dict[str, QueueView]
+    ejected: dict[str, str]
+    arrivals: dict[str, int]
+
+
+@router.get("", summary="All gateways whose lease lives")
+async def gateways(plane: Plane) -> list[GatewayView]:
+    now = wall_ms()
+    return [
+        GatewayView(
+            id=lease.id,
+            age_ms=max(0, now - lease.time_ms),
+            sequence=lease.sequence,
+            snapshot_sequence=lease.snapshot_sequence,
+            in_flight=dict(lease.requests),
+            held_tokens=dict(lease.held),
+            queue={
+                model: QueueView(depth=depth, oldest_ms=oldest)
+                for model, (depth, oldest) in lease.queue.items()
+            },
+            ejected=dict(lease.ejected),
+            arrivals=dict(lease.arrivals),
+        )
+        for lease in plane.gateways.leases.values()
+    ]

@@ -1,0 +1,62 @@
+"""Errors of the admin API: `{"error": {"message", "problems"}}`, one problem a wrong key."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+
+from sidecar.administration import ConflictError, UnknownBackendError
+from tokenweir.config import ConfigError
+from tokenweir.config.errors import describe
+from tokenweir.config.loading import known_keys
+
+
+class Problem(BaseModel):
+    """What went wrong."""
+
+    message: str
+    problems: list[str] = Field(default=[], description="one line for each wrong key, with an example")
+
+
+class ProblemAnswer(BaseModel):
+    """The body of every error."""
+
+    error: Problem
+
+
+def answer(status: int, message: str, problems: list[str] | None = None) -> JSONResponse:
+    """An error's response."""
+    body = ProblemAnswer(error=Problem(message=message, problems=problems or []))
+    return JSONResponse(body.model_dump(), status)
+
+
+def install(app: FastAPI) -> None:
+    """Have every error answered in this shape."""
+
+    @app.exception_handler(ConfigError)
+    async def unusable(_: Request, error: ConfigError) -> JSONResponse:
+        return answer(422, "the values cannot be used", error.problems)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+        details = [{**item, "loc": tuple(item["loc"][1:])} for item in error.errors()]
+        return answer(422, "the request cannot be used", describe(details, known_keys()))
+
+    @app.exception_handler(UnknownBackendError)
+    async def unknown(_: Request, error: UnknownBackendError) -> JSONResponse:
+        return answer(404, str(error))
+
+    @app.exception_handler(ConflictError)
+    async def conflict(_: Request, error: ConflictError) -> JSONResponse:
+        return answer(409, str(error))
+
+    @app.exception_handler(OSError)
+    async def unwritable(_: Request, error: OSError) -> JSONResponse:
+        return answer(507, f"the change cannot be kept, so it was not made: {error}")
+
+    @app.exception_handler(HTTPException)
+    async def other(_: Request, error: HTTPException) -> JSONResponse:
+        return answer(error.status_code, str(error.detail))

@@ -1,0 +1,54 @@
+"""Routes: the configuration as it holds, without secrets, and reading the file again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+
+from sidecar.api.plane import Plane
+from sidecar.api.problems import ProblemAnswer
+from sidecar.control_plane import ControlPlane
+
+router = APIRouter(prefix="/api/settings", tags=["settings"])
+
+HIDDEN = "(hidden)"
+
+
+class SettingsView(BaseModel):
+    """Where the configuration comes from and what it is."""
+
+    file: str
+    changes_file: str = Field(description="what the admin API changed")
+    version: int = Field(description="version of the published settings")
+    configuration: dict[str, Any]
+
+
+def _view(plane: ControlPlane) -> SettingsView:
+    configuration = plane.config.model_dump(mode="json")
+    if configuration["admin"]["token"] is not None:
+        configuration["admin"]["token"] = HIDDEN
+    for key in configuration["keys"]:
+        if key["sha256"] is not None:
+            key["sha256"] = HIDDEN
+    return SettingsView(
+        file=str(plane.path),
+        changes_file=str(plane.store.path),
+        version=plane.publisher.settings_version,
+        configuration=configuration,
+    )
+
+
+@router.get("", summary="The configuration as it holds")
+async def get_settings(plane: Plane) -> SettingsView:
+    """Times are in ms, sizes in bytes; keys and tokens are hidden."""
+    return _view(plane)
+
+
+@router.post("/reload", summary="Read tokenweir.yaml again", responses={422: {"model": ProblemAnswer}})
+async def reload_settings(plane: Plane) -> SettingsView:
+    """Backends, models, keys, limits, policy and thresholds take effect at once; `listen`, `admin`, `redis`
+    and `telemetry` at the next start. A file with an error changes nothing."""
+    plane.reload()
+    return _view(plane)

@@ -1,0 +1,103 @@
+"""What the admin API shows of a backend: its configuration, every measured value with its age and source, and
+what was decided."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from sidecar.clock import monotonic_ms
+from sidecar.control.fleet import Member
+from sidecar.control_plane import ControlPlane
+from tokenweir.contract.records import Backend
+
+
+class Measured(BaseModel):
+    """One value, how old it is, and who said it."""
+
+    value: float | int | str
+    age_ms: float
+    source: str
+
+
+class DrainView(BaseModel):
+    """How far a drain has come."""
+
+    in_flight: float
+    done: bool
+    reason: str
+
+
+class BackendView(BaseModel):
+    """One backend."""
+
+    id: str
+    url: str
+    address: str | None = Field(description="resolved; null while the name does not resolve")
+    state: str
+    reason: str
+    engine: str
+    role: str
+    models: dict[str, str] = Field(description="public name -> the engine's name")
+    in_flight: float = Field(description="requests that the gateways have there")
+    drain: DrainView | None = Field(description="while it drains or leaves")
+    leaving: bool = Field(description="removed; it goes when it is empty")
+    measured: dict[str, Measured] = Field(description="what is not told is not there")
+    notes: dict[str, str] = Field(description="what cannot be read, and why")
+    ejected_by: dict[str, str] = Field(description="gateway -> why it has taken the backend out")
+    decision: Backend | None = Field(description="as in the snapshot; null without an address")
+    configuration: dict[str, Any]
+
+
+def backend_view(plane: ControlPlane, member: Member, decision: Backend | None) -> BackendView:
+    """The view of a member; `decision` as of this moment."""
+    backend_id = member.config.id
+    draining = member.draining or member.leaving_since is not None
+    drain = plane.fleet.drain_progress(backend_id) if draining else None
+    return BackendView(
+        id=backend_id,
+        url=member.config.url,
+        address=member.address,
+        state=member.state.value,
+        reason=member.readiness.reason,
+        engine=member.record.engine_kind,
+        role=member.config.role.value,
+        models=member.models(),
+        in_flight=plane.gateways.in_flight(backend_id),
+        drain=None
+        if drain is None
+        else DrainView(in_flight=drain.in_flight, done=drain.done, reason=drain.reason),
+        leaving=member.leaving_since is not None,
+        measured=measured(member, monotonic_ms()),
+        notes=dict(member.record.notes),
+        ejected_by=plane.gateways.ejecting(backend_id),
+        decision=decision,
+        configuration=member.config.model_dump(mode="json", exclude_unset=True),
+    )
+
+
+def measured(member: Member, now: float) -> dict[str, Measured]:
+    """Every value that a source told, at monotonic `now`."""
+    record = member.record
+    values: dict[str, Measured] = {}
+
+    def put(reading: Any, names: tuple[str, ...]) -> None:
+        if reading is None:
+            return
+        for name in names:
+            value = getattr(reading, name)
+            if value is not None and value != ():
+                text = ", ".join(value) if isinstance(value, tuple) else value
+                values[name] = Measured(value=text, age_ms=round(now - reading.at, 1), source=reading.source)
+
+    put(record.models, ("context", "capacity", "slots"))
+    put(
+        record.engine,
+        ("running", "waiting", "kv_use", "capacity", "output_tokens", "prompt_tokens", "preemptions"),
+    )
+    put(
+        record.card,
+        ("memory_use", "utilization", "sm_active", "tensor_active", "temperature", "power", "xid"),
+    )
+    return values

@@ -1,0 +1,69 @@
+"""The FastAPI application around a control plane."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from sidecar.administration import Administration
+from sidecar.api import (
+    backends,
+    decisions,
+    fleet,
+    gateways,
+    metrics,
+    policy,
+    probes,
+    problems,
+    settings,
+    stats,
+)
+from sidecar.api.guard import Guard
+from sidecar.control_plane import ControlPlane
+from sidecar.settings import read_secret
+from tokenweir.config import ConfigError
+
+SHORTEST_TOKEN = 16
+ROUTERS = (backends, fleet, decisions, policy, settings, gateways, stats, metrics, probes)
+
+
+def create(plane: ControlPlane) -> FastAPI:
+    """The application; it starts the control plane with itself and stops it at its end. Raises ConfigError
+    when the token's file cannot be read."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        await plane.start()
+        try:
+            yield
+        finally:
+            await plane.stop()
+
+    app = FastAPI(
+        title="Tokenweir admin API",
+        summary="The fleet, its decisions, and what an operator may change while it runs.",
+        version="1",
+        lifespan=lifespan,
+        redoc_url=None,
+    )
+    app.state.plane = plane
+    app.state.administration = Administration(plane)
+    problems.install(app)
+    for module in ROUTERS:
+        app.include_router(module.router)
+    app.add_middleware(Guard, token=admin_token(plane))
+    return app
+
+
+def admin_token(plane: ControlPlane) -> str | None:
+    """The bearer token of the admin API, or None where it answers on loopback only. Raises ConfigError."""
+    admin = plane.config.admin
+    if admin.token_file:
+        token = read_secret(plane.folder, admin.token_file, "admin: token_file")
+        if len(token) < SHORTEST_TOKEN:
+            problem = f"`admin: token_file`: the token needs at least {SHORTEST_TOKEN} characters"
+            raise ConfigError(admin.token_file, [problem])
+        return token
+    return admin.token

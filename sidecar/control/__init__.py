@@ -1,0 +1,1 @@
+"""What the sidecar decides: one file per decision, each with its reasons in words."""

@@ -1,0 +1,238 @@
+"""The fleet: all that is known of each backend, and the decisions put together for the snapshot."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from sidecar.clock import monotonic_ms, wall_ms
+from sidecar.control import credentials, drain
+from sidecar.control.capacity import CapacityEstimate
+from sidecar.control.cost import CostEstimate
+from sidecar.control.foreign import ForeignLoad
+from sidecar.control.gateways import Gateways
+from sidecar.control.memory import Memory, memory_use
+from sidecar.control.progress import Progress
+from sidecar.control.readiness import Readiness
+from sidecar.control.scores import neutral, scores
+from sidecar.telemetry.health import Look
+from sidecar.telemetry.readings import Record
+from tokenweir.config.models import BackendConfig, ModelConfig
+from tokenweir.contract.records import Backend, Cost, State
+
+EVENTS_KEPT: Final = 1000
+REASONS_MOST: Final = 16
+LOAD_BELIEVED_MS: Final = 10_000
+LEAVING_LEAST_MS: Final = 1000
+"""A removed backend drains at least so long: requests just sent are not in a lease that was read yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A change of a backend's state."""
+
+    time_ms: int
+    backend: str
+    before: str
+    after: str
+    reason: str
+
+
+@dataclass(slots=True)
+class Member:
+    """One backend: its configuration, its telemetry, and the decisions' memories."""
+
+    config: BackendConfig
+    record: Record
+    address: str | None = None
+    draining: bool = False
+    leaving_since: float | None = None
+    """When it was removed, monotonic ms; it is kept as draining until nothing is in flight there."""
+    served_at: float | None = None
+    """When a request last ended well there, monotonic ms."""
+    readiness: Readiness = field(default_factory=Readiness)
+    progress: Progress = field(default_factory=Progress)
+    foreign: ForeignLoad = field(default_factory=ForeignLoad)
+    capacity: CapacityEstimate = field(default_factory=CapacityEstimate)
+    cost: CostEstimate = field(default_factory=CostEstimate)
+    engine_at: float = float("-inf")
+    """When the last reading was taken that the decisions have seen."""
+
+    @property
+    def state(self) -> State:
+        """The state that is published: a drain wins over everything but being down."""
+        if self.readiness.state is State.DOWN:
+            return State.DOWN
+        return State.DRAINING if self.draining or self.leaving_since is not None else self.readiness.state
+
+    def models(self) -> dict[str, str]:
+        """Public name -> the engine's name: as configured, else what the engine lists."""
+        if self.config.models is not None:
+            return self.config.models
+        listed = self.record.models.names if self.record.models is not None else ()
+        return {name: name for name in listed}
+
+
+class Fleet:
+    """All members by id."""
+
+    def __init__(self, gateways: Gateways) -> None:
+        self.members: dict[str, Member] = {}
+        self.events: deque[Event] = deque(maxlen=EVENTS_KEPT)
+        self.models: dict[str, ModelConfig] = {}
+        self._gateways = gateways
+        self._groups: dict[str, str] = {}
+
+    def set_models(self, models: Iterable[ModelConfig]) -> None:
+        """The configured models."""
+        self.models = {model.name: model for model in models}
+
+    def set_members(
+        self, configs: Iterable[BackendConfig], draining: set[str], keys: Mapping[str, str]
+    ) -> None:
+        """Bring the members in line with the configuration. A changed one keeps its memories unless its
+        address or engine changed; a removed one leaves once it is empty."""
+        wanted = {config.id: config for config in configs}
+        for backend_id, config in wanted.items():
+            member = self.members.get(backend_id)
+            if member is None or (member.config.url, member.config.engine) != (config.url, config.engine):
+                member = self.members[backend_id] = Member(config, Record())
+            member.config = config
+            member.draining = backend_id in draining
+            member.leaving_since = None
+        for backend_id, member in self.members.items():
+            if backend_id not in wanted:
+                member.leaving_since = member.leaving_since or monotonic_ms()
+        self._groups = credentials.groups({m.config.id: m.config for m in self.members.values()}, keys)
+
+    def sweep(self) -> list[str]:
+        """Forget the removed members that are empty; their ids."""
+        now = monotonic_ms()
+        gone = [
+            backend_id
+            for backend_id, member in self.members.items()
+            if member.leaving_since is not None
+            and now - member.leaving_since >= LEAVING_LEAST_MS
+            and (member.state is State.DOWN or self._drain(backend_id).done or not self._gateways.leases)
+        ]
+        for backend_id in gone:
+            del self.members[backend_id]
+        return gone
+
+    def forget(self, backend_id: str) -> None:
+        """Drop a member at once."""
+        self.members.pop(backend_id, None)
+
+    def observe(self, backend_id: str, look: Look, text: str, now: float) -> bool:
+        """Take a look that a watch just had; returns whether the backend's state changed."""
+        member = self.members.get(backend_id)
+        if member is None:
+            return False
+        before = member.state
+        member.readiness.observe(look, text, now, member.served_at)
+        reading = member.record.engine
+        if reading is not None and reading.at > member.engine_at:
+            member.engine_at = reading.at
+            member.progress.observe(reading)
+            member.capacity.observe(member.record)
+            leased, held = self._gateways.leased(backend_id)
+            capacity = member.config.kv_capacity or reading.capacity
+            member.foreign.observe(reading, leased, held, capacity)
+        return self._note(member, before)
+
+    def served(self, backend_id: str, now: float) -> None:
+        """A request ended well on the backend."""
+        member = self.members.get(backend_id)
+        if member is not None:
+            member.served_at = now
+
+    def decide(self, now: float) -> list[Backend]:
+        """The backends of the snapshot, at monotonic `now`. One without an address is left out: a gateway
+        could not reach it."""
+        memories = {key: memory_use(m.config, m.record, now) for key, m in self.members.items()}
+        middle = neutral([memory.use for memory in memories.values() if memory.use is not None])
+        return [
+            self._backend(member, memories[backend_id], middle, now)
+            for backend_id, member in self.members.items()
+            if member.address is not None
+        ]
+
+    def _backend(self, member: Member, memory: Memory, middle: float, now: float) -> Backend:
+        config, record = member.config, member.record
+        capacity = member.capacity.of(config, record)
+        cost, cost_reason = self.cost(member)
+        foreign, foreign_reason = member.foreign.now(now)
+        low, high = scores(middle if memory.use is None else memory.use)
+        score_reason = f"scores: low {low:.1f}, high {high:.1f}"
+        if memory.use is None:
+            score_reason += " at the fleet's median use"
+        engine = record.engine
+        age = now - engine.at if engine is not None else None
+        load = engine.load if engine is not None and age is not None and age <= LOAD_BELIEVED_MS else None
+        reasons = [
+            self._state_reason(member),
+            memory.reason,
+            score_reason,
+            capacity.reason,
+            cost_reason,
+            foreign_reason,
+            *(f"{source}: {text}" for source, text in record.notes.items()),
+        ]
+        return Backend(
+            id=config.id,
+            host=member.address or "",
+            port=config.port,
+            tls=config.secure,
+            sni=credentials.server_name(config),
+            host_header=credentials.host_header(config),
+            credential_group=self._groups.get(config.id, ""),
+            models=member.models(),
+            role=config.role,
+            state=member.state,
+            weight=config.weight,
+            precision=config.precision,
+            engine=record.engine_kind,
+            memory=memory.use,
+            memory_age_ms=memory.age_ms,
+            load=load,
+            load_age_ms=None if load is None else age,
+            capacity=capacity.tokens,
+            context=capacity.context,
+            concurrency=capacity.concurrency,
+            cost=cost,
+            foreign=foreign,
+            low=low,
+            high=high,
+            progress_age_ms=member.progress.age_ms(now, record.failures),
+            scrape_failures=record.failures,
+            reasons=[reason for reason in reasons if reason][:REASONS_MOST],
+        )
+
+    def cost(self, member: Member) -> tuple[Cost, str]:
+        """The cost coefficients of a member and their reason."""
+        names = [name for pair in member.models().items() for name in pair]
+        return member.cost.of(member.config, member.record, self.models, names)
+
+    def _state_reason(self, member: Member) -> str:
+        state, reason = member.state, member.readiness.reason
+        if state is State.DRAINING:
+            return f"state: {self._drain(member.config.id).reason}"
+        return f"state: {state.value}: {reason}"
+
+    def _drain(self, backend_id: str) -> drain.Drain:
+        gateways = len(self._gateways.leases) if self._gateways.known else 0
+        return drain.progress(self._gateways.in_flight(backend_id), gateways)
+
+    def drain_progress(self, backend_id: str) -> drain.Drain:
+        """How far the drain of a backend has come."""
+        return self._drain(backend_id)
+
+    def _note(self, member: Member, before: State) -> bool:
+        after = member.state
+        if after is before:
+            return False
+        reason = member.readiness.reason
+        self.events.append(Event(wall_ms(), member.config.id, before.value, after.value, reason))
+        return True

@@ -1,0 +1,351 @@
+"""The sidecar as a whole: its parts, and the loops that drive them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import secrets
+import socket
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from sidecar import settings as documents
+from sidecar.clock import monotonic_ms, wall_ms
+from sidecar.completions import Completions
+from sidecar.control.fleet import Fleet
+from sidecar.control.gateways import MOST_GATEWAYS, Gateways
+from sidecar.leader import Leader, NotLeaderError
+from sidecar.origins import Origins
+from sidecar.publish import Decision, Publisher
+from sidecar.redis_access import RedisError, connect
+from sidecar.resolve import Lookup, Resolver, system_lookup
+from sidecar.store import Store
+from sidecar.telemetry.collector import Collector
+from sidecar.telemetry.health import Look
+from sidecar.telemetry.http import Origin
+from sidecar.telemetry.watch import Watch, Where
+from tokenweir.config import Config, ConfigError, load
+from tokenweir.config.models import BackendConfig
+from tokenweir.contract import names
+from tokenweir.contract.records import QueueLimits, Settings
+
+log = structlog.get_logger(__name__)
+
+FOLLOW_MS: Final = 250
+"""How often leases and the other sidecars' changes are read, and a follower asks for the lead."""
+HEARTBEAT_MS: Final = 1000
+HEARTBEAT_LIFE_MS: Final = 3000
+COMPLETIONS_MS: Final = 200
+COALESCE_MS: Final = 20
+"""Changes of state that come together are published together."""
+LEASE_WINDOW_MS: Final = 60_000
+"""How far the wall clocks of gateways and sidecars may differ; the leases expire by Redis' own clock."""
+FORGET_GATEWAYS_MS: Final = 24 * 3_600_000
+SWEEP_MS: Final = 600_000
+
+
+Prepared = tuple[Config, Settings, dict[str, str]]
+"""A configuration, its settings document, and the backends' API keys."""
+
+
+class ControlPlane:
+    """One sidecar. `start` and `stop` it inside an event loop."""
+
+    def __init__(
+        self, path: Path, environment: Mapping[str, str] | None = None, lookup: Lookup = system_lookup
+    ):
+        self.path = path.resolve()
+        self.folder = self.path.parent
+        self._environment = environment
+        base = load(self.path, environment)
+        self.state_dir = self.folder / base.state_dir
+        self.id = _sidecar_id()
+        self.store = Store(base, self.folder, self.state_dir)
+        self.config: Config = self.store.config()
+        self.gateways = Gateways()
+        self.fleet = Fleet(self.gateways)
+        self.resolver = Resolver(self._addresses_changed, lookup)
+        self.collector = Collector(base.telemetry, self._seen)
+        self.client = connect(base.redis, self.folder)
+        self.leader = Leader(self.client, self.id)
+        self.publisher = Publisher(self.client, self.leader)
+        self.completions = Completions(
+            self.client, self.leader, self._known_backends, self.fleet.served, self.state_dir
+        )
+        self.redis_error: str | None = "not asked yet"
+        """Why Redis does not answer; None while it does."""
+        self.redis_errors = 0
+        self.started_at = monotonic_ms()
+        self._keys: dict[str, str] = {}
+        self._origins = Origins(self.folder)
+        self._unseen: set[str] = set()
+        self._change = asyncio.Event()
+        self._changes_due = True
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # Life
+
+    async def start(self) -> None:
+        """Begin to watch, to campaign and to publish."""
+        await self.collector.open()
+        self.apply(self._prepare(self.store.config()))
+        loops: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (
+            self.resolver.run,
+            self._publish_for_ever,
+            self._follow_for_ever,
+            self._read_for_ever,
+        )
+        self._tasks = [asyncio.create_task(loop(), name=loop.__name__) for loop in loops]
+        for task in self._tasks:
+            task.add_done_callback(_report)
+        log.info("sidecar_started", id=self.id, backends=len(self.fleet.members), config=str(self.path))
+
+    async def stop(self) -> None:
+        """Stop cleanly: store what was learned and give the lease up, so that another takes over at once."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.collector.close()
+        try:
+            if self.leader.leading:
+                await self.completions.checkpoint()
+            await self.leader.release()
+        except (RedisError, NotLeaderError, OSError) as error:
+            log.warning("lease_not_given_up", reason=str(error))
+        self.completions.save()
+        await self.client.aclose()
+        log.info("sidecar_stopped", id=self.id)
+
+    # Configuration
+
+    def reload(self) -> None:
+        """Read `tokenweir.yaml` again. Raises ConfigError; what held before then goes on."""
+        config = load(self.path, self._environment)
+        prepared = self._prepare(config)
+        self.store.rebase(config)
+        self.apply(prepared if self.store.config() == config else self._prepare(self.store.config()))
+        log.info("configuration_read", backends=len(self.config.backends))
+
+    def changed(self) -> None:
+        """The store was changed here: put it into effect and tell the other sidecars."""
+        self._changes_due = True
+        self.apply(self._prepare(self.store.config()))
+
+    def _prepare(self, config: Config) -> Prepared:
+        """All that can fail of a configuration, before anything of it holds. Raises ConfigError."""
+        for backend in config.backends:
+            self._origins.context(backend)
+        return (
+            config,
+            documents.build(config, self.folder),
+            documents.backend_keys(config.backends, self.folder),
+        )
+
+    def check(self, backend: BackendConfig) -> None:
+        """Raises ConfigError where a file that the backend's configuration names cannot be used."""
+        self._origins.context(backend)
+        documents.backend_keys([backend], self.folder)
+
+    def apply(self, prepared: Prepared) -> None:
+        """Bring every part in line with a prepared configuration."""
+        config, document, keys = prepared
+        self.config = config
+        self._keys = keys
+        try:
+            documents.write_backend_keys(keys, self.state_dir)
+        except OSError as error:
+            log.error("backend_keys_not_written", folder=str(self.state_dir), reason=str(error))
+        self.fleet.set_models(config.models)
+        self.fleet.set_members(config.backends, self.store.draining(), keys)
+        self._sync_watches()
+        self.publisher.set_settings(document)
+        self.publish_soon()
+
+    def _sync_watches(self) -> None:
+        members = self.fleet.members
+        self.resolver.keep({member.config.host for member in members.values()})
+        self._origins.keep(set(members))
+        before = dict(self.collector.watches)
+        self.collector.set_backends(
+            {backend_id: (member.config, self._where(backend_id)) for backend_id, member in members.items()}
+        )
+        for backend_id, watch in self.collector.watches.items():
+            members[backend_id].record = watch.record
+            members[backend_id].address = self.resolver.address(watch.config.host)
+            if before.get(backend_id) is not watch:
+                self._unseen.add(backend_id)
+        self._unseen &= set(members)
+
+    def _where(self, backend_id: str) -> Where:
+        def where() -> Origin | None:
+            member = self.fleet.members.get(backend_id)
+            if member is None or member.address is None:
+                return None
+            return self._origins.of(member.config, member.address, self._keys.get(backend_id))
+
+        return where
+
+    # What happens
+
+    def publish_soon(self) -> None:
+        """Have a snapshot published at once instead of at the next tick."""
+        self._change.set()
+
+    def _seen(self, watch: Watch, look: Look, text: str) -> None:
+        backend_id = watch.config.id
+        self._unseen.discard(backend_id)
+        if look in {Look.REFUSED, Look.LATE}:
+            self.resolver.suspect(watch.config.host)
+        if self.fleet.observe(backend_id, look, text, monotonic_ms()):
+            member = self.fleet.members[backend_id]
+            reason = member.readiness.reason
+            log.info("backend_state", backend=backend_id, state=member.state.value, reason=reason)
+            self.publish_soon()
+
+    def _addresses_changed(self) -> None:
+        for member in self.fleet.members.values():
+            member.address = self.resolver.address(member.config.host)
+        for watch in self.collector.watches.values():
+            if watch.record.answered_at is None:
+                watch.hurry()
+        self.publish_soon()
+
+    def _known_backends(self) -> Mapping[str, Any]:
+        return self.fleet.members
+
+    # Loops
+
+    async def _publish_for_ever(self) -> None:
+        interval = self.config.telemetry.interval / 1000
+        while True:
+            try:
+                await asyncio.wait_for(
+                    self._change.wait(),
+                    min(interval, FOLLOW_MS / 1000) if not self.leader.leading else interval,
+                )
+                await asyncio.sleep(COALESCE_MS / 1000)
+            except TimeoutError:
+                pass
+            self._change.clear()
+            try:
+                await self._publish()
+            except NotLeaderError:
+                self.publish_soon()
+                await asyncio.sleep(COALESCE_MS / 1000)
+            except (RedisError, OSError) as error:
+                self._redis_failed(error)
+            except Exception:
+                log.exception("publish_failed")
+
+    async def _publish(self) -> None:
+        if not self.leader.leading and not await self.leader.campaign():
+            self._redis_answered()
+            return
+        if self._warming_up():
+            await self.leader.campaign()
+            return
+        if self.fleet.sweep():
+            self._sync_watches()
+        config = self.config
+        decision = Decision(config.served_policy, config.shadow_policy, config.thresholds, _queue(config))
+        await self.publisher.publish(self.fleet.decide(monotonic_ms()), decision)
+        self._redis_answered()
+
+    def _warming_up(self) -> bool:
+        """Whether backends are still to be looked at for the first time since the start: a snapshot that
+        calls them all "starting" would take them out of rotation."""
+        limit = self.config.telemetry.timeout + self.config.telemetry.interval
+        return (
+            bool(self._unseen) and self.publisher.published == 0 and monotonic_ms() - self.started_at < limit
+        )
+
+    async def _follow_for_ever(self) -> None:
+        heartbeat_at = sweep_at = float("-inf")
+        while True:
+            now = monotonic_ms()
+            try:
+                await self._read_leases()
+                await self._exchange_changes()
+                if now - heartbeat_at >= HEARTBEAT_MS:
+                    heartbeat_at = now
+                    await self.client.set(names.SIDECARS + self.id, str(wall_ms()), px=HEARTBEAT_LIFE_MS)
+                if now - sweep_at >= SWEEP_MS and self.leader.leading:
+                    sweep_at = now
+                    await self.client.zremrangebyscore(names.GATEWAYS, 0, wall_ms() - FORGET_GATEWAYS_MS)
+            except (RedisError, OSError) as error:
+                self.gateways.lost()
+                self._redis_failed(error)
+            except Exception:
+                log.exception("follow_failed")
+            await asyncio.sleep(FOLLOW_MS / 1000)
+
+    async def _read_leases(self) -> None:
+        ids = await self.client.zrangebyscore(
+            names.GATEWAYS, wall_ms() - LEASE_WINDOW_MS, "+inf", start=0, num=MOST_GATEWAYS
+        )
+        keys = [names.GATEWAY + _text(gateway) for gateway in ids]
+        texts = await self.client.mget(keys) if keys else []
+        self.gateways.update([text for text in texts if text is not None])
+        self._redis_answered()
+
+    async def _exchange_changes(self) -> None:
+        stored = await self.client.get(names.CHANGES)
+        changed, lacking = self.store.merge(stored)
+        if changed:
+            log.info("changes_taken_over")
+            try:
+                self.apply(self._prepare(self.store.config()))
+            except ConfigError as error:
+                log.error("changes_not_applied", problems=error.problems)
+        if lacking or self._changes_due:
+            await self.client.set(names.CHANGES, self.store.dump())
+            self._changes_due = False
+
+    async def _read_for_ever(self) -> None:
+        while True:
+            more = False
+            try:
+                if self.leader.leading and self.publisher.published:
+                    missing, self.publisher.stats_missing = self.publisher.stats_missing, False
+                    more = await self.completions.step(missing)
+            except NotLeaderError:
+                self.publish_soon()
+            except (RedisError, OSError) as error:
+                self._redis_failed(error)
+            except Exception:
+                log.exception("completions_failed")
+            await asyncio.sleep(0 if more else COMPLETIONS_MS / 1000)
+
+    def _redis_failed(self, error: Exception) -> None:
+        self.redis_errors += 1
+        text = str(error) or type(error).__name__
+        if self.redis_error is None or self.redis_error == "not asked yet":
+            log.warning("redis_away", reason=text)
+        self.redis_error = text
+
+    def _redis_answered(self) -> None:
+        if self.redis_error not in {None, "not asked yet"}:
+            log.info("redis_back")
+        self.redis_error = None
+
+
+def _queue(config: Config) -> QueueLimits:
+    return QueueLimits(max_waiting=config.queue.max_waiting, max_wait_ms=config.queue.max_wait)
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _sidecar_id() -> str:
+    host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname()).strip("-.") or "sidecar"
+    return f"{host[:40]}-{os.getpid()}-{secrets.token_hex(2)}"
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        log.error("loop_ended", loop=task.get_name(), exc_info=task.exception())

@@ -1,0 +1,1 @@
+"""What is learned from the completions that the gateways report."""

@@ -1,0 +1,62 @@
+"""The sidecar's way to Redis, and all that it needs there.
+
+Commands and keys for an ACL user `sidecar`:
+
+    get set eval              tw:leader tw:leader:fence tw:snapshot tw:settings tw:stats
+                              tw:stats:state tw:changes tw:sidecar:*
+    mget                      tw:gateway:*
+    zrangebyscore zremrangebyscore                           tw:gateways
+    xgroup|create xreadgroup xack                            tw:completions
+    ping select hello auth client|setinfo client|setname
+
+The scripts behind EVAL call get, set, del, exists, pexpire, time and xack; Redis checks these against the
+user, too. As a line of an ACL file, before the password:
+
+    user sidecar on resetchannels ~tw:* -@all +get +set +del +exists +pexpire +time +eval +mget
+    +zrangebyscore +zremrangebyscore +xgroup|create +xreadgroup +xack +ping +select +hello +auth
+    +client|setinfo +client|setname
+
+Without Redis every call raises RedisError within the time-out; callers go on with what they have.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import redis.asyncio as aioredis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from tokenweir.config.models import Redis as RedisConfig
+
+__all__ = ["TIMEOUT_S", "RedisError", "connect"]
+
+TIMEOUT_S: Final = 1.0
+"""Longest that one command may take; the leader's lease is twice as long."""
+
+
+def connect(config: RedisConfig, folder: Path) -> aioredis.Redis:
+    """A client (connections are made when needed, and made again after a failure). The password file is
+    relative to `folder`. Raises OSError when it cannot be read."""
+    password = None
+    if config.sidecar_password_file:
+        password = (folder / config.sidecar_password_file).read_text().strip()
+    options: dict[str, Any] = {}
+    if config.tls:
+        options = {"ssl": True, "ssl_ca_certs": config.ca}
+    return aioredis.Redis(
+        host=config.host,
+        port=config.port,
+        db=config.db,
+        username=config.sidecar_user,
+        password=password,
+        socket_timeout=TIMEOUT_S,
+        socket_connect_timeout=TIMEOUT_S,
+        # One attempt: every caller comes again by itself, and a hidden retry could publish twice.
+        retry=Retry(NoBackoff(), 0),
+        health_check_interval=0,
+        protocol=2,
+        **options,
+    )

@@ -1,0 +1,292 @@
+"""What the admin API changed, and how it is kept.
+
+Every change is an entry: `backend:<id>` (a whole configuration, or null for a removed one), `drain:<id>`
+(true or false) and `policy`. The entries lie over `tokenweir.yaml` and are written, atomically, to
+`tokenweir.state.json` in the same folder (in `state_dir` where that folder is read-only), and to Redis,
+from where the other sidecars take them into their own files.
+
+Conflicts:
+
+- The later word wins. With an entry goes a digest of what this sidecar's `tokenweir.yaml` said of its
+  subject when the entry came; when the file says something else now, somebody has edited it since: the file
+  wins and the entry is dropped, here and at the other sidecars.
+- A backend of the API with the URL of another one in `tokenweir.yaml` is left out: the file wins.
+- Two sidecars: per entry the newest wins. Times are wall times, made to rise over every entry that was seen.
+- A damaged file is set aside as `tokenweir.state.json.damaged`, with an error in the log; the file's
+  entries come back from Redis where another copy is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import structlog
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from sidecar.clock import wall_ms
+from tokenweir.config.models import BackendConfig, Config
+from tokenweir.contract import names
+from tokenweir.contract.records import Policy
+
+log = structlog.get_logger(__name__)
+
+FILE: Final = "tokenweir.state.json"
+FORGET_MS: Final = 30 * 24 * 3_600_000
+"""How long an entry that says "nothing" (a dropped change) is kept, so that no other sidecar revives it."""
+MOST_ENTRIES: Final = 10_000
+POLICY_KEYS: Final = {"policy", "serve_by"}
+
+
+class Entry(BaseModel):
+    """One change. `value` None with `dropped` means: as the configuration says."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+    time_ms: Annotated[int, Field(ge=0)]
+    value: Any = None
+    dropped: bool = False
+
+
+class Changes(BaseModel):
+    """All entries by name."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
+    schema_: Literal[1] = Field(1, alias="schema")
+    entries: dict[str, Entry] = {}
+    bases: dict[str, str] = {}
+    """Digests of what `tokenweir.yaml` said when the entry came; in the file only."""
+
+
+class Store:
+    """The changes over one configuration."""
+
+    def __init__(self, config: Config, folder: Path, state_dir: Path) -> None:
+        self._config = config
+        self._path = _writable(folder, state_dir) / FILE
+        self._entries: dict[str, Entry] = {}
+        self._bases: dict[str, str] = {}
+        self._load()
+        self.rebase(config)
+
+    @property
+    def path(self) -> Path:
+        """The file that holds the changes."""
+        return self._path
+
+    def dump(self) -> str:
+        """All entries as they go into Redis and the file. Equal entries give equal text."""
+        return Changes(entries=self._sorted()).model_dump_json(by_alias=True, exclude={"bases"})
+
+    # What holds now
+
+    def backends(self) -> list[BackendConfig]:
+        """The backends of the configuration with the changes over them, in a stable order."""
+        found = {backend.id: backend for backend in self._config.backends}
+        owner = {backend.url: backend.id for backend in self._config.backends}
+        for name, entry in sorted(self._entries.items()):
+            kind, _, subject = name.partition(":")
+            if kind != "backend" or entry.dropped:
+                continue
+            if entry.value is None:
+                found.pop(subject, None)
+                continue
+            backend = BackendConfig.model_validate(entry.value)
+            if owner.get(backend.url, subject) == subject:
+                found[subject] = backend
+        return list(found.values())[: names.MAX_BACKENDS]
+
+    def draining(self) -> set[str]:
+        """Ids of the backends that are drained."""
+        return {
+            name.removeprefix("drain:")
+            for name, entry in self._entries.items()
+            if name.startswith("drain:") and entry.value is True
+        }
+
+    def config(self) -> Config:
+        """The configuration with the changes over it."""
+        update: dict[str, Any] = {"backends": self.backends()}
+        entry = self._entries.get("policy")
+        if entry is not None and not entry.dropped:
+            update["policy"] = entry.value["policy"]
+            update["serve_by"] = Policy(entry.value["serve_by"])
+        return self._config.model_copy(update=update)
+
+    # Changes
+
+    def set_backend(self, backend: BackendConfig) -> None:
+        """Add a backend, or put another configuration in its place."""
+        self._put(f"backend:{backend.id}", backend.model_dump(mode="json", exclude_unset=True))
+
+    def remove_backend(self, backend_id: str) -> None:
+        """Remove a backend, whoever named it."""
+        self._put(f"backend:{backend_id}", None)
+        if f"drain:{backend_id}" in self._entries:
+            self._put(f"drain:{backend_id}", False)
+
+    def set_draining(self, backend_id: str, draining: bool) -> None:
+        """Drain a backend, or end its drain."""
+        self._put(f"drain:{backend_id}", draining)
+
+    def set_policy(self, policy: str, serve_by: str) -> None:
+        """Serve by another policy (`shadow:NAME`: by `serve_by`, with NAME only logged)."""
+        self._put("policy", {"policy": policy, "serve_by": serve_by})
+
+    def merge(self, text: str | bytes | None) -> tuple[bool, bool]:
+        """Take another sidecar's entries. Returns (whether something changed here, whether the other lacks
+        something). A text that is no set of entries counts as lacking everything."""
+        theirs: dict[str, Entry] = {}
+        if text:
+            try:
+                theirs = Changes.model_validate_json(text).entries
+            except ValidationError as error:
+                log.warning("foreign_changes_refused", problem=str(error.errors(include_url=False)[:1]))
+        changed = False
+        for name, entry in list(theirs.items())[:MOST_ENTRIES]:
+            mine = self._entries.get(name)
+            if (mine is None or _rank(entry) > _rank(mine)) and self._valid(name, entry):
+                self._entries[name] = entry
+                self._bases[name] = self._digest(name)
+                changed = True
+        if changed:
+            self.rebase(self._config)
+            self._save()
+        lacking = any(
+            name not in theirs or _rank(entry) > _rank(theirs[name]) for name, entry in self._entries.items()
+        )
+        return changed, lacking
+
+    def rebase(self, config: Config) -> None:
+        """Lay the changes over a configuration that was read anew: entries whose subject it has changed since
+        are dropped, with a line in the log."""
+        self._config = config
+        dropped = []
+        for name, entry in self._entries.items():
+            if not entry.dropped and self._bases.get(name, "") != self._digest(name):
+                dropped.append(name)
+        for name in dropped:
+            log.warning("change_dropped", entry=name, reason="tokenweir.yaml was edited after it was made")
+            self._entries[name] = Entry(time_ms=self._now(), dropped=True)
+        self._forget()
+        if dropped:
+            self._save()
+
+    def _put(self, name: str, value: Any) -> None:
+        if len(self._entries) >= MOST_ENTRIES and name not in self._entries:
+            raise ValueError(f"more than {MOST_ENTRIES} changes are kept; write them into tokenweir.yaml")
+        before = self._entries.get(name)
+        self._entries[name] = Entry(time_ms=self._now(), value=value)
+        self._bases[name] = self._digest(name)
+        try:
+            self._save()
+        except OSError:
+            # A change that would be lost with the process is refused instead of half made.
+            if before is None:
+                del self._entries[name]
+            else:
+                self._entries[name] = before
+            raise
+
+    def _now(self) -> int:
+        return max([wall_ms(), *(entry.time_ms + 1 for entry in self._entries.values())])
+
+    def _digest(self, name: str) -> str:
+        kind, _, subject = name.partition(":")
+        if kind == "policy":
+            return _hash({"policy": self._config.policy, "serve_by": self._config.serve_by.value})
+        if kind == "backend":
+            for backend in self._config.backends:
+                if backend.id == subject:
+                    # Only what is written there: the new defaults of a new release are no edit.
+                    return _hash(backend.model_dump(mode="json", exclude_unset=True))
+        return ""
+
+    def _valid(self, name: str, entry: Entry) -> bool:
+        """Whether an entry from outside can be laid over the configuration."""
+        kind, _, subject = name.partition(":")
+        try:
+            if kind == "backend":
+                return entry.value is None or BackendConfig.model_validate(entry.value).id == subject
+            if kind == "policy":
+                return (
+                    entry.dropped or set(Config.model_validate(entry.value).model_fields_set) == POLICY_KEYS
+                )
+            return kind == "drain" and (entry.dropped or isinstance(entry.value, bool))
+        except ValidationError:
+            return False
+
+    def _forget(self) -> None:
+        """Leave out what has said nothing for long: dropped entries, and drains of backends that are gone."""
+        limit = wall_ms() - FORGET_MS
+        known = {backend.id for backend in self.backends()}
+        for name, entry in list(self._entries.items()):
+            idle = entry.dropped or entry.value is False
+            orphan = name.startswith("drain:") and name.removeprefix("drain:") not in known
+            if (idle or orphan) and entry.time_ms < limit:
+                del self._entries[name]
+                self._bases.pop(name, None)
+
+    def _sorted(self) -> dict[str, Entry]:
+        return {name: self._entries[name] for name in sorted(self._entries)}
+
+    def _load(self) -> None:
+        try:
+            text = self._path.read_text()
+        except FileNotFoundError:
+            return
+        try:
+            changes = Changes.model_validate_json(text)
+        except (ValidationError, ValueError) as error:
+            aside = self._path.with_name(self._path.name + ".damaged")
+            self._path.replace(aside)
+            log.error(
+                "state_file_damaged", file=str(self._path), moved_to=str(aside), problem=str(error)[:200]
+            )
+            return
+        for name, entry in changes.entries.items():
+            if self._valid(name, entry):
+                self._entries[name] = entry
+                self._bases[name] = changes.bases.get(name, "")
+            else:
+                log.error("state_entry_refused", file=str(self._path), entry=name)
+
+    def _save(self) -> None:
+        changes = Changes(entries=self._sorted(), bases=self._bases)
+        write_atomically(self._path, changes.model_dump_json(by_alias=True, indent=2) + "\n", 0o600)
+
+
+def write_atomically(path: Path, text: str, mode: int) -> None:
+    """Write a file so that a reader, or a crash, sees the old text or the new one. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _rank(entry: Entry) -> tuple[int, str]:
+    """Order of two entries of one name: the newer, and for equal times any order that all agree on."""
+    return entry.time_ms, entry.model_dump_json()
+
+
+def _hash(value: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _writable(folder: Path, state_dir: Path) -> Path:
+    """The configuration's folder, or `state_dir` where that cannot be written."""
+    if (folder / FILE).exists():
+        return folder if os.access(folder / FILE, os.W_OK) and os.access(folder, os.W_OK) else state_dir
+    return folder if os.access(folder, os.W_OK) else state_dir

@@ -1,0 +1,1 @@
+"""What the sidecar reads from the engines and the cards: one file per source."""

@@ -1,0 +1,111 @@
+"""Runs the watches, one per backend, spread over the interval; measures what they cost."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from sidecar.clock import monotonic_ms
+from sidecar.telemetry.http import Fetcher, Traffic
+from sidecar.telemetry.watch import Seen, Watch, Where
+from tokenweir.config.models import BackendConfig, TelemetryConfig
+
+log = structlog.get_logger(__name__)
+
+GOLDEN: Final = 0.6180339887498949
+"""Successive multiples of the golden ratio, modulo one, spread evenly whatever their number."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCost:
+    """What the sidecar itself takes, since the last time it was asked."""
+
+    cpu_share: float
+    """Of one core, all threads of the process."""
+    looks_per_second: float
+    bytes_per_second: float
+
+
+class Collector:
+    """The set of watches. `set_backends` brings it in line with the fleet."""
+
+    def __init__(self, config: TelemetryConfig, seen: Seen) -> None:
+        self.fetcher = Fetcher(config.timeout)
+        self.watches: dict[str, Watch] = {}
+        self._interval_ms = config.interval
+        self._seen = seen
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._started = 0
+        self._measured_at = monotonic_ms()
+        self._measured_cpu = time.process_time()
+        self._measured_traffic = Traffic()
+
+    async def open(self) -> None:
+        """Make the client's pool."""
+        await self.fetcher.open()
+
+    async def close(self) -> None:
+        """Stop every watch."""
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        self._tasks.clear()
+        await self.fetcher.close()
+
+    def set_backends(self, wanted: Mapping[str, tuple[BackendConfig, Where]]) -> None:
+        """Watch exactly `wanted` (id -> configuration, where it is). A watch goes on undisturbed unless what
+        it looks at changed."""
+        for backend_id in [known for known in self.watches if known not in wanted]:
+            self._stop(backend_id)
+        for backend_id, (config, where) in wanted.items():
+            known = self.watches.get(backend_id)
+            if known is not None and _looks_alike(known.config, config):
+                known.config = config
+                continue
+            self._stop(backend_id)
+            watch = Watch(config, where, self.fetcher, self._interval_ms, self._seen)
+            self._started += 1
+            phase = (self._started * GOLDEN) % 1 * self._interval_ms
+            self.watches[backend_id] = watch
+            self._tasks[backend_id] = asyncio.create_task(self._run(watch, phase), name=f"watch {backend_id}")
+
+    def own_cost(self) -> OwnCost:
+        """CPU and traffic since the last call."""
+        now, cpu, traffic = monotonic_ms(), time.process_time(), self.fetcher.traffic
+        seconds = max((now - self._measured_at) / 1000, 1e-3)
+        cost = OwnCost(
+            cpu_share=(cpu - self._measured_cpu) / seconds,
+            looks_per_second=(traffic.requests - self._measured_traffic.requests) / seconds,
+            bytes_per_second=(traffic.bytes - self._measured_traffic.bytes) / seconds,
+        )
+        self._measured_at, self._measured_cpu = now, cpu
+        self._measured_traffic = Traffic(traffic.requests, traffic.failures, traffic.bytes)
+        return cost
+
+    async def _run(self, watch: Watch, phase_ms: float) -> None:
+        """A watch that meets an error of our own goes on: one backend must not be lost by a bug."""
+        while True:
+            try:
+                await watch.run(phase_ms)
+            except asyncio.CancelledError:
+                raise
+            except Exception:
+                log.exception("watch_failed", backend=watch.config.id)
+                await asyncio.sleep(1)
+
+    def _stop(self, backend_id: str) -> None:
+        self.watches.pop(backend_id, None)
+        task = self._tasks.pop(backend_id, None)
+        if task is not None:
+            task.cancel()
+
+
+def _looks_alike(one: BackendConfig, other: BackendConfig) -> bool:
+    """Whether both configurations are watched in the same way."""
+    asked = ("url", "engine", "models", "metrics_url", "dcgm_url", "api_key_file", "host_header", "tls")
+    return all(getattr(one, name) == getattr(other, name) for name in asked)

@@ -1,0 +1,153 @@
+"""The sidecar's HTTP client: keep-alive, time-outs, a bound on what it reads, its own traffic counted."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from sidecar.telemetry.health import Look
+
+BODY_LIMIT: Final = 8 * 1024**2
+"""Bytes of an answer; a longer one is a failed look."""
+
+
+class FetchError(Exception):
+    """A request without a usable answer; `look` says which kind."""
+
+    def __init__(self, look: Look, text: str) -> None:
+        self.look = look
+        super().__init__(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An HTTP answer."""
+
+    status: int
+    body: bytes
+    server: str | None
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What the sidecar's own looks cost the network."""
+
+    requests: int = 0
+    failures: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a backend is: its URL by address, and how it wants to be spoken to."""
+
+    base: str
+    """`http://10.0.0.11:8000`, with the resolved address."""
+    host_header: str
+    server_name: str | None = None
+    tls: ssl.SSLContext | None = None
+    api_key: str | None = None
+
+
+class Fetcher:
+    """GET requests over one pool of kept connections."""
+
+    def __init__(self, timeout_ms: int) -> None:
+        self._timeout_ms = timeout_ms
+        self.traffic = Traffic()
+        self._session: aiohttp.ClientSession | None = None
+
+    async def open(self) -> None:
+        """Make the pool; inside the event loop."""
+        # Engines behind uvicorn close idle connections after 5 s; a slower rhythm than that would race.
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=4, force_close=False),
+            timeout=aiohttp.ClientTimeout(total=self._timeout_ms / 1000, connect=self._timeout_ms / 1000),
+            auto_decompress=True,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={"User-Agent": "tokenweir-sidecar", "Accept-Encoding": "identity"},
+            trust_env=False,
+            read_bufsize=256 * 1024,
+        )
+
+    async def close(self) -> None:
+        """Close the pool."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def get(self, origin: Origin, path: str) -> Answer:
+        """GET `path` of a backend. Raises FetchError."""
+        headers = {"Host": origin.host_header}
+        if origin.api_key:
+            headers["Authorization"] = f"Bearer {origin.api_key}"
+        return await self._get(origin.base + path, headers, origin.tls, origin.server_name)
+
+    async def get_url(self, url: str) -> Answer:
+        """GET another page (an exporter's), without the backend's credentials. Raises FetchError."""
+        return await self._get(url, {}, None, None)
+
+    async def _get(
+        self, url: str, headers: dict[str, str], tls: ssl.SSLContext | None, server_name: str | None
+    ) -> Answer:
+        if self._session is None:
+            raise RuntimeError("the client is not open")
+        self.traffic.requests += 1
+        try:
+            async with self._session.get(
+                url, headers=headers, ssl=tls or True, server_hostname=server_name, allow_redirects=False
+            ) as response:
+                body = await _body(response)
+                self.traffic.bytes += len(body)
+                return Answer(response.status, body, response.headers.get("Server"))
+        except (TimeoutError, aiohttp.ServerTimeoutError):
+            self.traffic.failures += 1
+            raise FetchError(
+                Look.LATE, f"no answer from {_place(url)} within {self._timeout_ms} ms"
+            ) from None
+        except aiohttp.ClientConnectorCertificateError as error:
+            self.traffic.failures += 1
+            raise FetchError(Look.ERROR, f"certificate refused: {error.certificate_error}") from None
+        except aiohttp.ClientConnectorError as error:
+            self.traffic.failures += 1
+            number = error.os_error.errno
+            reason = os.strerror(number) if number else str(error.os_error)
+            raise FetchError(Look.REFUSED, f"{_place(url)}: {reason}") from None
+        except (aiohttp.ClientError, OSError, ValueError, asyncio.IncompleteReadError) as error:
+            self.traffic.failures += 1
+            raise FetchError(Look.REFUSED, f"{_place(url)}: {error or type(error).__name__}") from None
+
+
+async def _body(response: aiohttp.ClientResponse) -> bytes:
+    if (response.content_length or 0) > BODY_LIMIT:
+        raise ValueError(f"the answer is longer than {BODY_LIMIT} bytes")
+    if response.content_length is not None:
+        return await response.read()
+    parts: list[bytes] = []
+    size = 0
+    async for part in response.content.iter_any():
+        size += len(part)
+        if size > BODY_LIMIT:
+            raise ValueError(f"the answer is longer than {BODY_LIMIT} bytes")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _place(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.netloc}{parts.path}"
+
+
+def tls_context(verify: bool, ca: str | None) -> ssl.SSLContext:
+    """A context that verifies by the PEM file `ca` (None: the system's), or not at all. Raises OSError."""
+    context = ssl.create_default_context(cafile=ca)
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context

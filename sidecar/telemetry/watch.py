@@ -1,0 +1,249 @@
+"""Watches one backend: what to ask it and when.
+
+A backend that answers is asked for its metrics every interval, for its health every `HEALTH_EVERY_MS`, for
+its models every `MODELS_EVERY_MS`. One that does not is asked for its health first, less and less often,
+and for all of it anew once it answers: another engine may have come up in its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Final
+from urllib.parse import urlsplit
+
+from sidecar.clock import monotonic_ms
+from sidecar.telemetry import dcgm, engines, health, models
+from sidecar.telemetry.exposition import Page
+from sidecar.telemetry.health import Look
+from sidecar.telemetry.http import Answer, Fetcher, FetchError, Origin
+from sidecar.telemetry.readings import ModelsReading, Record
+from tokenweir.config.models import BackendConfig
+
+HEALTH_EVERY_MS: Final = 2000
+MODELS_EVERY_MS: Final = 30_000
+MISSING_EVERY_MS: Final = 30_000
+"""How often a page that an engine lacks is looked for again."""
+BACK_OFF_AFTER: Final = 3
+"""Failed looks in a row from which the interval doubles each time, up to `BACK_OFF_MOST` times."""
+BACK_OFF_MOST: Final = 8
+JITTER: Final = 0.1
+
+Where = Callable[[], Origin | None]
+Seen = Callable[["Watch", Look, str], Awaitable[None] | None]
+
+
+class Watch:
+    """One backend under observation. `record` holds what is known of it."""
+
+    def __init__(
+        self, config: BackendConfig, where: Where, fetcher: Fetcher, interval_ms: int, seen: Seen
+    ) -> None:
+        self.config = config
+        self.record = Record(engine_kind="" if config.engine == "auto" else config.engine)
+        self.interval_ms = interval_ms
+        self._where = where
+        self._fetcher = fetcher
+        self._seen = seen
+        self._settled = False
+        self._places: dict[str, int] = {}
+        self._card_places: dict[str, int] = {}
+        self._health_at = self._models_at = self._metrics_missing_at = float("-inf")
+        self._wake = asyncio.Event()
+
+    async def run(self, phase_ms: float = 0) -> None:
+        """Look for ever; `phase_ms` after the start for the first time, so that many watches spread."""
+        await asyncio.sleep(phase_ms / 1000)
+        while True:
+            started = monotonic_ms()
+            look, text = await self.look()
+            answer = self._seen(self, look, text)
+            if answer is not None:
+                await answer
+            spent = monotonic_ms() - started
+            wait = max(self._delay_ms() - spent, 0.1 * self.interval_ms)
+            self._wake.clear()
+            try:
+                await asyncio.wait_for(self._wake.wait(), wait / 1000)
+            except TimeoutError:
+                continue
+
+    def hurry(self) -> None:
+        """Look again now."""
+        self._wake.set()
+
+    def _delay_ms(self) -> float:
+        excess = self.record.failures - BACK_OFF_AFTER
+        factor = min(2**excess, BACK_OFF_MOST) if excess > 0 else 1
+        return self.interval_ms * factor * random.uniform(1 - JITTER, 1 + JITTER)
+
+    async def look(self) -> tuple[Look, str]:
+        """Look once: how it went, and the reason in words. Updates the record."""
+        record = self.record
+        origin = self._where()
+        if origin is None:
+            look, text = Look.REFUSED, f"the name {self.config.host} does not resolve"
+        else:
+            try:
+                look, text = await (self._routine(origin) if self._settled else self._anew(origin))
+            except FetchError as error:
+                look, text = error.look, str(error)
+        if look is Look.OK:
+            record.failures, record.failure = 0, ""
+            record.answered_at = monotonic_ms()
+            self._settled = True
+        else:
+            # A model that loads is no failure: it is looked at again at the usual pace.
+            record.failures = 0 if look is Look.LOADING else record.failures + 1
+            record.failure = text
+            if look is not Look.LATE or record.failures > 1:
+                self._settled = False
+        return look, text
+
+    async def _anew(self, origin: Origin) -> tuple[Look, str]:
+        """Health, then models, then metrics: each only once the one before is well."""
+        look, text = await self._health(origin)
+        if look is not Look.OK:
+            return look, text
+        self._places.clear()
+        self._metrics_missing_at = float("-inf")
+        if self.config.engine == "auto":
+            self.record.engine_kind = ""
+        look, text = await self._models(origin)
+        if look is not Look.OK:
+            return look, text
+        look, text = await self._metrics(origin)
+        await self._card()
+        return look, text
+
+    async def _routine(self, origin: Origin) -> tuple[Look, str]:
+        """The usual look: the metrics, and what else is due."""
+        now = monotonic_ms()
+        metrics_due = now - self._metrics_missing_at >= MISSING_EVERY_MS
+        due = []
+        if metrics_due:
+            due.append(self._metrics(origin))
+        if not metrics_due or now - self._health_at >= HEALTH_EVERY_MS:
+            due.append(self._health(origin))
+        if now - self._models_at >= MODELS_EVERY_MS:
+            due.append(self._models(origin))
+        if self.config.dcgm_url:
+            due.append(self._card())
+        looks = [await due[0]] if len(due) == 1 else await asyncio.gather(*due)
+        return next((bad for bad in looks if bad[0] is not Look.OK), (Look.OK, ""))
+
+    async def _health(self, origin: Origin) -> tuple[Look, str]:
+        self._health_at = monotonic_ms()
+        answer = await self._fetcher.get(origin, health.PATH)
+        if not self.record.engine_kind and self.config.engine == "auto":
+            self.record.engine_kind = engines.by_server(answer.server) or ""
+        look = health.read(answer.status)
+        if look is Look.LOADING:
+            return look, "/health answers 503: the model is loading"
+        return look, "" if look is Look.OK else f"/health answers {answer.status}"
+
+    async def _models(self, origin: Origin) -> tuple[Look, str]:
+        self._models_at = now = monotonic_ms()
+        record = self.record
+        answer = await self._fetcher.get(origin, models.PATH)
+        needed = self.config.models is None
+        if answer.status == 503:
+            return Look.LOADING, f"{models.PATH} answers 503: the model is loading"
+        if answer.status in {401, 403}:
+            text = (
+                f"{models.PATH} answers {answer.status}: it wants an API key, or another one (api_key_file)"
+            )
+            return Look.ERROR, text
+        reading = ModelsReading(at=now, source=models.PATH)
+        record.notes.pop("models", None)
+        if answer.status == 200:
+            try:
+                reading = models.read(answer.body, now)
+            except ValueError as error:
+                record.notes["models"] = f"{models.PATH}: {error}"
+        else:
+            record.notes["models"] = f"{models.PATH} answers {answer.status}"
+        if self.config.engine == "auto":
+            record.engine_kind = engines.by_owner(reading.owner) or record.engine_kind
+        reading = await self._information(origin, reading)
+        if needed and not reading.names:
+            reason = record.notes.get("models") or f"{models.PATH} lists no model"
+            return Look.ERROR, f"{reason}; name them in `models` of this backend"
+        record.models = reading
+        return Look.OK, ""
+
+    async def _information(self, origin: Origin, reading: ModelsReading) -> ModelsReading:
+        """The engine's own page on its limits; that it has none is no failure."""
+        kind = self.record.engine_kind
+        path = models.INFORMATION.get(kind)
+        if path is None:
+            return reading
+        try:
+            answer = await self._fetcher.get(origin, path)
+            if answer.status == 200:
+                return models.with_information(reading, kind, answer.body)
+        except (FetchError, ValueError) as error:
+            self.record.notes["information"] = f"{path}: {error}"
+        return reading
+
+    async def _metrics(self, origin: Origin) -> tuple[Look, str]:
+        record = self.record
+        try:
+            answer = await self._metrics_page(origin)
+        except FetchError as error:
+            if self.config.metrics_url is None:
+                raise
+            # An exporter elsewhere may be gone while the engine is well: its health says so.
+            return self._no_metrics(str(error))
+        if answer.status == 503:
+            return Look.LOADING, "/metrics answers 503: the model is loading"
+        if answer.status >= 500 and answer.status != 501:
+            return Look.ERROR, f"/metrics answers {answer.status}"
+        if answer.status != 200:
+            return self._no_metrics(f"/metrics answers {answer.status}")
+        page = Page(answer.body, self._places)
+        kind = record.engine_kind
+        if kind not in engines.READERS and self.config.engine == "auto":
+            record.engine_kind = kind = engines.by_page(page.body) or kind
+        reader = engines.READERS.get(kind)
+        reading = reader(page, monotonic_ms()) if reader else None
+        if reading is None:
+            return self._no_metrics(f"/metrics holds nothing of {kind or 'a known engine'}")
+        record.engine = reading
+        record.notes.pop("metrics", None)
+        return Look.OK, ""
+
+    async def _metrics_page(self, origin: Origin) -> Answer:
+        url = self.config.metrics_url
+        if url is None:
+            path = engines.METRICS_PATHS.get(self.record.engine_kind, "/metrics")
+            return await self._fetcher.get(origin, path)
+        parts = urlsplit(url)
+        if (parts.hostname, parts.port) == (self.config.host, self.config.port):
+            path = parts.path + (f"?{parts.query}" if parts.query else "")
+            return await self._fetcher.get(origin, path)
+        return await self._fetcher.get_url(url)
+
+    def _no_metrics(self, text: str) -> tuple[Look, str]:
+        """The engine is well but tells no load; it is asked again later."""
+        self._metrics_missing_at = monotonic_ms()
+        self.record.notes["metrics"] = text
+        self.record.engine = None
+        return Look.OK, ""
+
+    async def _card(self) -> tuple[Look, str]:
+        """The GPUs' exporter. That it is away says nothing about the engine."""
+        if self.config.dcgm_url is None:
+            return Look.OK, ""
+        try:
+            answer = await self._fetcher.get_url(self.config.dcgm_url)
+            reading = dcgm.read(Page(answer.body, self._card_places), monotonic_ms())
+            if answer.status != 200 or reading is None:
+                raise FetchError(Look.ERROR, f"answers {answer.status} without DCGM metrics")
+        except FetchError as error:
+            self.record.notes["dcgm"] = str(error)
+        else:
+            self.record.card = reading
+            self.record.notes.pop("dcgm", None)
+        return Look.OK, ""
