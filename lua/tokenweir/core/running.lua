@@ -73,7 +73,7 @@ function _M.predict(stats, max_tokens, threshold, prior, out)
   local first, second = limited(1, mu, s, log_limit), limited(2, mu, s, log_limit)
   local median = min(exp(mu) - 1, limit)
   out.mean = max(0, min(first - 1, limit))
-  out.sd = sqrt(max(0, second - first * first))
+  out.sd = min(sqrt(max(0, second - first * first)), limit / 2)  -- nothing within 0 .. limit spreads wider
   out.median = median
   out.q90 = min(exp(mu + Z90 * s) - 1, limit)
   out.class = median < threshold and "low" or "high"
