@@ -8,6 +8,7 @@ top comes the attention over the KV held and the scheduler's own time.
 """
 
 from dataclasses import dataclass
+from math import cbrt
 
 from tokenweir.facts.gpus import Gpu
 from tokenweir.facts.gpus import gpu as find_gpu
@@ -17,11 +18,15 @@ from tokenweir.facts.models import precision as find_precision
 
 SCHEDULER_MS = 0.64
 SCHEDULER_PER_SEQUENCE_MS = 0.0052
-"""The part of a step that grows with neither tokens nor KV: scheduling, sampling, output. Recorded vLLM 0.19
-run on an RTX 4090: 0.64 + 0.0052 x sequences + 1.37e-4 x KV tokens (ms)."""
+"""The part of a step that grows with neither tokens nor KV: scheduling, sampling, output. Profile of
+Llama-3.1-8B on an RTX 4090 (casys-kaist/LLMServingSim, MIT): 0.64 + 0.0052 x sequences + 1.37e-4 x KV tokens
+(ms)."""
 
-KV_BANDWIDTH_SHARE = 0.949
-"""Share of the bandwidth that attention reaches: 131,072 bytes / 1,008 GB/s / 1.37e-4 ms in the same run."""
+KV_BANDWIDTH_SHARE = 0.619
+"""Share of the bandwidth at which attention reads KV: 131,072 bytes / 1,008 GB/s / 2.1e-4 ms. The profile's
+1.37e-4 is what the kernel alone reaches; the recorded run as a whole shows 2.1e-4, fitted to its seconds of
+pure decoding with everything else fixed (2.13e-4 on its first 60 s, 2.11e-4 on the rest: the lower quartile,
+as recomputation after preemption hides in some seconds)."""
 
 ALL_REDUCE_MS = 0.015
 """Latency of one all-reduce over NVLink; two for each layer when a model is split over GPUs. Derived."""
@@ -41,6 +46,9 @@ class StepTime:
     per_sequence: float
     per_kv_token: float
     """Reading one token of KV."""
+    attention: float
+    """Computing the attention of one prompt token to one token of context: what makes long prompts more than
+    linear."""
 
     def ms(self, tokens: float, sequences: float, kv_tokens: float) -> float:
         """Duration of a step with `tokens` tokens of `sequences` sequences that attend to `kv_tokens` tokens
@@ -55,7 +63,7 @@ class StepTime:
     def matrices(self, tokens: float) -> float:
         """The part of the step that depends on the number of tokens alone."""
         compute = self.fixed + self.per_token * tokens
-        return float((self.memory**3 + compute**3) ** (1 / 3))
+        return cbrt(self.memory**3 + compute**3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +81,13 @@ class StepCost:
 # x context ms, prompts of 512 and 2,048 tokens 93.0 and 274.2 ms. Far above what bandwidth alone would give:
 # the run was bound by launches.
 _LLAMA_2_70B_8_A100 = StepTime(
-    memory=42.9, fixed=0.0, per_token=0.118, scheduler=0.64, per_sequence=0.197, per_kv_token=4.1e-4
+    memory=42.9,
+    fixed=0.0,
+    per_token=0.118,
+    scheduler=0.64,
+    per_sequence=0.197,
+    per_kv_token=4.1e-4,
+    attention=1.6e-6,
 )
 
 
@@ -96,6 +110,12 @@ def step_time(gpu: str, model: str, precision: str = "fp16", gpus: int = 1) -> S
         scheduler=SCHEDULER_MS,
         per_sequence=SCHEDULER_PER_SEQUENCE_MS,
         per_kv_token=shape.kv_bytes_per_token / (bandwidth_gbs * KV_BANDWIDTH_SHARE) / 1e6,
+        # Two products of the head dimension for each head, in 16 bits whatever the weights have.
+        attention=4
+        * shape.layers
+        * shape.heads
+        * shape.head_dim
+        / (card.tflops * gpus * card.compute_share * 1e9),
     )
 
 
