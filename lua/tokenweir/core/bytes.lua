@@ -1,0 +1,55 @@
+--- Byte pointers, and the libc searches that run at memory speed.
+-- The names are private aliases of libc's symbols, so they never clash with declarations of other modules.
+local ffi = require "ffi"
+
+ffi.cdef [[
+const uint8_t *tw_memchr(const uint8_t *s, int c, size_t n) __asm__("memchr");
+const uint8_t *tw_memmem(const uint8_t *s, size_t n, const uint8_t *what, size_t size) __asm__("memmem");
+int tw_memcmp(const uint8_t *a, const uint8_t *b, size_t n) __asm__("memcmp");
+]]
+
+local C = ffi.C
+local cast = ffi.cast
+local pointer = ffi.typeof("const uint8_t *")
+
+local _M = {}
+
+--- The bytes of a Lua string. The caller keeps the string referenced while it uses the pointer.
+-- Lua ends every string with a NUL that is not counted, so `p[#s]` may be read and is 0.
+-- @tparam string s
+-- @return const uint8_t *
+function _M.of(s)
+  return cast(pointer, s)
+end
+
+--- Whether `n` bytes at `a` and at `b` are the same.
+function _M.same(a, b, n)
+  return C.tw_memcmp(a, b, n) == 0
+end
+
+--- Index of the first byte `c` in `[from, to)` of `p`, or -1.
+function _M.find(p, c, from, to)
+  if from >= to then
+    return -1
+  end
+  local at = C.tw_memchr(p + from, c, to - from)
+  if at == nil then
+    return -1
+  end
+  return at - p
+end
+
+--- Index of the last place of the string `what` in `[0, n)` of `p`, or -1.
+function _M.find_last(p, what, n)
+  local last, from = -1, 0
+  while true do
+    local at = C.tw_memmem(p + from, n - from, what, #what)
+    if at == nil then
+      return last
+    end
+    last = at - p
+    from = last + 1
+  end
+end
+
+return _M

@@ -1,0 +1,60 @@
+--- The members of an OpenAI-style request body that are read, for each kind of request, as nodes of `json.walk`.
+local json = require "tokenweir.core.json"
+local prompt = require "tokenweir.core.prompt"
+
+local ipairs = ipairs
+local node, NOTHING = json.node, json.NOTHING
+
+local _M = {}
+
+--- Members by tag. Tags up to `prompt.SLOTS` are those that hold prompt text, counted in the slot of the same number.
+local NAMES = {
+  "messages", "prompt", "input", "instructions", "tools", "functions", "documents", "suffix",
+  "model", "stream", "n", "best_of", "max_tokens", "max_completion_tokens", "max_output_tokens",
+}
+_M.NAMES = NAMES
+
+--- Tags by name.
+local TAGS = {}
+for tag, name in ipairs(NAMES) do
+  TAGS[name] = tag
+end
+_M.TAGS = TAGS
+
+-- `like` is the node of what the member's value may hold.
+local function member(name, like)
+  like = like or NOTHING
+  return node {
+    tag = TAGS[name], code = like.code, string = like.string,
+    children = like.children, other = like.other, each = like.each,
+  }
+end
+
+local function shape(members)
+  local children = {}
+  for _, one in ipairs(members) do
+    children[NAMES[one.tag]] = one
+  end
+  return node { children = children, other = NOTHING }
+end
+
+--- The root node by kind of request.
+_M.BY_KIND = {
+  chat = shape {
+    member "model", member "stream", member "n", member "max_tokens", member "max_completion_tokens",
+    member("messages", prompt.CONVERSATION), member "tools", member "functions", member("documents", prompt.TEXT),
+  },
+  completions = shape {
+    member "model", member "stream", member "n", member "best_of", member "max_tokens",
+    member("prompt", prompt.PROMPTS), member("suffix", prompt.TEXT),
+  },
+  responses = shape {
+    member "model", member "stream", member "max_output_tokens",
+    member("input", prompt.CONVERSATION), member("instructions", prompt.TEXT), member "tools",
+  },
+  embeddings = shape {
+    member "model", member("input", prompt.PROMPTS), member("messages", prompt.CONVERSATION),
+  },
+}
+
+return _M
