@@ -9,9 +9,10 @@ local posix = require "tokenweir.posix"
 
 local crc32 = ngx.crc32_long
 local format, match = string.format, string.match
-local ipairs, tonumber = ipairs, tonumber
+local ipairs, pairs, tonumber = ipairs, pairs, tonumber
 
-local SNAPSHOT_EVERY_MS = 5000
+--- Shortest time between two writes of a document; settings change rarely and are written at once.
+local EVERY_MS = { snapshot = 5000, stats = 5000, settings = 0 }
 local MOST_BYTES = 96 * 1024 * 1024
 local HEADER = "tokenweir %.0f %.0f %.0f\n"  -- number of the write, length, checksum
 local HEADER_PATTERN = "^tokenweir (%d+) (%d+) (%d+)\n"
@@ -93,18 +94,32 @@ function _M.close()
   files = {}
 end
 
---- Keeps a document; a snapshot only every few seconds.
-function _M.save(name, text, now)
-  local entry = files[name]
-  if not entry or (name == "snapshot" and now - entry.saved_at < SNAPSHOT_EVERY_MS) then
-    return
-  end
+local function write(name, entry, now)
+  local text = entry.waiting
+  entry.waiting, entry.saved_at = nil, now
   local ok, err = posix.overwrite(entry.fds[entry.next], format(HEADER, entry.number + 1, #text, crc32(text)) .. text)
   if ok then
-    entry.number, entry.next, entry.saved_at, said = entry.number + 1, 3 - entry.next, now, nil
+    entry.number, entry.next, said = entry.number + 1, 3 - entry.next, nil
   elseif said ~= err then
     said = err
     ngx.log(ngx.ERR, "tokenweir: cannot keep the ", name, " on disk: ", err)
+  end
+end
+
+--- Notes a document, to be written when it is due.
+function _M.save(name, text)
+  if files[name] then
+    files[name].waiting = text
+  end
+end
+
+--- Writes what is due; from the poller's timer.
+-- @param all boolean, also what is not due yet; when this worker exits
+function _M.flush(now, all)
+  for name, entry in pairs(files) do
+    if entry.waiting and (all or now - entry.saved_at >= EVERY_MS[name]) then
+      write(name, entry, now)
+    end
   end
 end
 

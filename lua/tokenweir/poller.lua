@@ -35,7 +35,7 @@ local polling = false
 local polls, failures, retry_at = 0, 0, 0
 local known_ids = {}
 local fetched = {}      -- document -> {text =, head =, whole_at =}
-local connected, error_reply
+local error_reply
 
 --- Whether this worker is the one that polls. The lock holds a deadline on the monotonic clock, since a dict's own
 -- expiry follows wall time, which may jump.
@@ -51,6 +51,7 @@ end
 
 --- Lets another worker poll at once; when this one drains.
 function _M.yield()
+  disk.flush(now_ms(), true)
   if identity and dict:get("poller") == identity then
     dict:delete("poller")
   end
@@ -87,7 +88,7 @@ local function take_document(name, text)
   local new, reason, detail = documents.admit(name, text, "redis", state.trial(name))
   if new then
     state.refresh(entry.whole_at, true)
-    disk.save(name, text, entry.whole_at)
+    disk.save(name, text)
   elseif new == nil then
     local said = name .. ": " .. reason
     if entry.said ~= said then
@@ -103,15 +104,14 @@ local function is_error(reply)
   return type(reply) == "table" and reply.err
 end
 
+-- What was said last is in the dict: the next poller need not say it again.
 local function set_connected(up, why)
-  if up ~= connected then
-    if up then
-      ngx.log(ngx.NOTICE, "tokenweir: Redis answers")
-    else
-      ngx.log(ngx.ERR, "tokenweir: Redis does not answer, going on with what is known: ", why)
-    end
+  local said = dict:get("redis:up")
+  if up and said ~= 1 then
+    ngx.log(ngx.NOTICE, "tokenweir: Redis answers")
+  elseif not up and said ~= 0 then
+    ngx.log(ngx.ERR, "tokenweir: Redis does not answer, going on with what is known: ", why)
   end
-  connected = up
   dict:set("redis:up", up and 1 or 0)
 end
 
@@ -232,6 +232,7 @@ function _M.tick(now)
   if not hold_lock(now) then
     return false
   end
+  disk.flush(now)
   if polling or now < retry_at then
     return true
   end

@@ -41,6 +41,14 @@ def _answers(port: int) -> bool:
     return False
 
 
+def is_alive(pid: int) -> bool:
+    """Whether a process is there and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 class RedisServer:
     """A redis-server on a free port, without persistence unless its options say so."""
 
@@ -106,13 +114,22 @@ class Nginx:
     it listens on and `{folder}` its folder.
     """
 
-    def __init__(self, folder: Path, http: str, main: str = "worker_processes 2;", workers: int = 2) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        http: str,
+        main: str = "worker_processes 2;",
+        workers: int = 2,
+        detached: bool = False,
+    ) -> None:
         self.folder = folder
         self.port = free_port()
         self.http = http
         self.main = main
         self.workers_expected = workers
         self.master = 0
+        self.detached = detached
+        """Whether the master is no child of the test: only then does it take SIGUSR2."""
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -134,8 +151,10 @@ class Nginx:
             for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
         )
         http = self.http.replace("{port}", str(self.port)).replace("{folder}", str(self.folder))
+        daemon = "on" if self.detached else "off"
         self.config.write_text(
-            f"{load_module_lines()}{self.main}\ndaemon off;\npid nginx.pid;\nerror_log error.log notice;\n"
+            f"{load_module_lines()}{self.main}\ndaemon {daemon};\npid nginx.pid;\n"
+            "error_log error.log notice;\n"
             f"events {{ worker_connections 2048; }}\nhttp {{\n  access_log off;\n{temp}"
             f'  lua_package_path "{ROOT}/lua/?.lua;{ROOT}/lua/?/init.lua;;";\n{http}\n}}\n'
         )
@@ -152,20 +171,28 @@ class Nginx:
     def start(self) -> Nginx:
         """Writes the configuration, starts nginx and waits until it listens."""
         self.write_config()
-        self._process = subprocess.Popen(
-            [nginx_program(), "-p", str(self.folder), "-c", str(self.config), "-e", "error.log"],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        self.master = self._process.pid
-        process = self._process
+        command = [nginx_program(), "-p", str(self.folder), "-c", str(self.config), "-e", "error.log"]
+        if self.detached:
+            subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+            pid_file = self.folder / "nginx.pid"
+            wait_until(lambda: pid_file.exists() and pid_file.read_text().strip(), what="nginx.pid")
+            self.master = int(pid_file.read_text())
+        else:
+            self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            self.master = self._process.pid
 
         def ready() -> bool:
-            assert process.poll() is None, f"nginx did not start:\n{self.error_log()}"
+            assert self.is_running(), f"nginx did not start:\n{self.error_log()}"
             return _answers(self.port) and len(self.workers()) >= self.workers_expected
 
         wait_until(ready, what="nginx")
         return self
+
+    def is_running(self) -> bool:
+        """Whether the master is there."""
+        if self._process:
+            return self._process.poll() is None
+        return self.master > 0 and is_alive(self.master)
 
     def workers(self) -> list[int]:
         """Process ids of the workers, those that drain included."""
@@ -187,19 +214,17 @@ class Nginx:
 
     def stop(self, graceful: bool = False) -> None:
         """Stops nginx: gracefully (streams may end), or at once."""
-        if self._process is None:
+        if not self.is_running():
             return
-        workers = self.workers() if self._process.poll() is None else []
-        self._process.send_signal(signal.SIGQUIT if graceful else signal.SIGTERM)
+        processes = [self.master, *self.workers()]
+        self.signal(signal.SIGQUIT if graceful else signal.SIGTERM)
         try:
-            self._process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-            for pid in workers:
+            wait_until(lambda: not self.is_running(), seconds=20, what="the end of nginx")
+        except AssertionError:
+            for pid in processes:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-        self._process = None
+            raise
 
     def error_log(self) -> str:
         """What stands in its error log."""

@@ -19,7 +19,9 @@ def start_gateway(
 ) -> Callable[..., Gateway]:
     """Starts a gateway that follows the test's Redis: `start_gateway(name, workers=2, redis={...})`."""
 
-    def start(name: str = "gw-1", workers: int = 2, redis: dict[str, Any] | None = None) -> Gateway:
+    def start(
+        name: str = "gw-1", workers: int = 2, redis: dict[str, Any] | None = None, detached: bool = False
+    ) -> Gateway:
         folder = tmp_path / name
         folder.mkdir(exist_ok=True)
         target = {"host": "127.0.0.1", "port": redis_server.port, "read_ms": 300, "connect_ms": 300}
@@ -33,7 +35,7 @@ def start_gateway(
             )
         )
         main = f"worker_processes {workers};"
-        return Gateway(start_nginx(http_block(), name=name, main=main, workers=workers))
+        return Gateway(start_nginx(http_block(), name=name, main=main, workers=workers, detached=detached))
 
     return start
 

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import time
 from collections.abc import Callable
+from pathlib import Path
 
-from tests.integration.gateway.gateway import Gateway
+import pytest
+
+from tests.integration.gateway.gateway import Gateway, backend, settings, snapshot
+from tests.integration.servers import RedisServer, wait_until
 
 Publish = Callable[..., None]
+StartGateway = Callable[..., Gateway]
+
+
+def sequence_everywhere(gateway: Gateway) -> set[int]:
+    """Sequences that the workers have applied, asked several times."""
+    return {gateway.json("state")["sequence"] for _ in range(8)}
 
 
 def test_a_gateway_follows_the_snapshot_and_the_settings(gateway: Gateway) -> None:
@@ -14,3 +28,245 @@ def test_a_gateway_follows_the_snapshot_and_the_settings(gateway: Gateway) -> No
     assert known["backends"] == ["gpu-a", "gpu-b"]
     assert known["settings"]["limits"]["tries"] == 3
     assert (known["fence"], known["sequence"]) == (1, 1)
+
+
+def test_every_worker_applies_a_new_snapshot_within_a_moment(gateway: Gateway, publish: Publish) -> None:
+    publish(sequence=2, policy="round_robin", level=2, burst=True)
+    wait_until(lambda: sequence_everywhere(gateway) == {2}, seconds=1, what="the new snapshot in all workers")
+    known = gateway.json("state")
+    assert (known["policy"], known["level"], known["burst"]) == ("round_robin", 2, True)
+
+
+def test_a_snapshot_that_does_not_move_on_becomes_stale_and_level_and_burst_fall(
+    gateway: Gateway, publish: Publish
+) -> None:
+    publish(sequence=2, level=3, burst=True)
+    wait_until(lambda: gateway.json("state")["level"] == 3)
+    wait_until(lambda: gateway.json("state")["stale"], seconds=5, what="staleness")
+    known = gateway.json("state")
+    assert 3000 < known["age_ms"] < 4500
+    assert (known["level"], known["burst"]) == (0, False)
+    publish(sequence=3)
+    wait_until(lambda: not gateway.json("state")["stale"], seconds=1, what="freshness")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{", "json"),
+        ("[]", "schema"),
+        (snapshot(1, 2, schema=9), "schema"),
+        (snapshot(1, 2, level=7), "value"),
+        (snapshot(1, 2, backends=[backend("gpu-a", weight=-1)]), "value"),
+        (snapshot(1, 2, backends=[backend("gpu-a"), backend("gpu-a")]), "value"),
+        (snapshot(1, 2, backends=[backend("gpu-a", host="no address")]), "value"),
+    ],
+)
+def test_a_bad_snapshot_is_refused_and_counted_once_and_the_old_one_is_kept(
+    gateway: Gateway, redis_server: RedisServer, text: str, reason: str
+) -> None:
+    redis_server.client().set("tw:snapshot", text)
+    series = f'tokenweir_documents_refused_total{{document="snapshot",reason="{reason}"}}'
+    wait_until(lambda: series in gateway.metrics(), seconds=2, what=series)
+    time.sleep(0.5)
+    assert gateway.metrics()[series] == 1
+    assert gateway.json("state")["backends"] == ["gpu-a", "gpu-b"]
+    assert gateway.nginx.error_log().count("refused the snapshot") == 1
+
+
+def test_bad_settings_are_refused_and_the_old_ones_are_kept(
+    gateway: Gateway, redis_server: RedisServer
+) -> None:
+    redis_server.client().set("tw:settings", settings(version=2, limits={"tries": 99}))
+    series = 'tokenweir_documents_refused_total{document="settings",reason="value"}'
+    wait_until(lambda: series in gateway.metrics(), seconds=2, what=series)
+    assert gateway.json("state")["settings"]["version"] == 1
+    assert "settings.limits.tries: 99 is out of range" in gateway.nginx.error_log()
+
+
+def test_changed_settings_are_followed(gateway: Gateway, redis_server: RedisServer) -> None:
+    redis_server.client().set("tw:settings", settings(version=2, limits={"tries": 5}))
+    wait_until(lambda: gateway.json("state")["settings"]["version"] == 2, seconds=2)
+    assert gateway.json("state")["settings"]["limits"]["tries"] == 5
+
+
+def test_a_deposed_leaders_snapshot_is_refused(gateway: Gateway, redis_server: RedisServer) -> None:
+    client = redis_server.client()
+    client.set("tw:snapshot", snapshot(5, 1))
+    wait_until(lambda: gateway.json("state")["fence"] == 5)
+    client.set("tw:snapshot", snapshot(4, 99))
+    series = 'tokenweir_documents_refused_total{document="snapshot",reason="lower fence"}'
+    wait_until(lambda: series in gateway.metrics(), seconds=2, what=series)
+    assert gateway.json("state")["fence"] == 5
+    client.set("tw:snapshot", snapshot(6, 1))
+    wait_until(lambda: gateway.json("state")["fence"] == 6, seconds=1)
+
+
+def test_an_emptied_redis_does_not_lock_the_gateway_out(gateway: Gateway, redis_server: RedisServer) -> None:
+    client = redis_server.client()
+    client.flushall()
+    time.sleep(0.3)
+    assert gateway.json("state")["backends"] == ["gpu-a", "gpu-b"]
+    client.set("tw:snapshot", snapshot(2, 1, backends=[backend("gpu-c")]))
+    wait_until(lambda: gateway.json("state")["backends"] == ["gpu-c"], seconds=1)
+
+
+def test_redis_away_is_logged_once_and_the_gateway_goes_on(
+    gateway: Gateway, redis_server: RedisServer, publish: Publish
+) -> None:
+    redis_server.stop()
+    wait_until(lambda: gateway.metrics()["tokenweir_redis_up"] == 0, seconds=3, what="the gauge")
+    time.sleep(2)
+    assert gateway.json("state")["backends"] == ["gpu-a", "gpu-b"]
+    assert gateway.get("hold", ms=10).status_code == 200
+    errors = [line for line in gateway.nginx.error_log().splitlines() if "[error]" in line]
+    assert len(errors) == 1, errors
+    assert "Redis does not answer" in errors[0]
+
+    redis_server.start()
+    publish(fence=1, sequence=2)
+    wait_until(lambda: gateway.json("state")["sequence"] == 2, seconds=3, what="the new snapshot")
+    assert gateway.metrics()["tokenweir_redis_up"] == 1
+
+
+def test_a_frozen_redis_holds_nothing_up(
+    gateway: Gateway, redis_server: RedisServer, publish: Publish
+) -> None:
+    redis_server.freeze()
+    wait_until(lambda: gateway.metrics()["tokenweir_redis_up"] == 0, seconds=3, what="the gauge")
+    began = time.monotonic()
+    assert gateway.get("hold", ms=10).status_code == 200
+    assert time.monotonic() - began < 0.5
+    redis_server.thaw()
+    wait_until(lambda: gateway.metrics()["tokenweir_redis_up"] == 1, seconds=3, what="the gauge")
+
+
+def test_another_worker_polls_when_the_one_that_polled_is_killed(gateway: Gateway, publish: Publish) -> None:
+    for number in range(2, 5):
+        for pid in gateway.nginx.workers():
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: len(gateway.nginx.workers()) == 2)
+        publish(sequence=number)
+        wait_until(
+            lambda n=number: gateway.json("state")["sequence"] == n, seconds=3, what="the new snapshot"
+        )
+
+
+def test_a_gateway_starts_from_disk_while_redis_is_away_and_calls_it_stale(
+    gateway: Gateway, start_gateway: StartGateway, redis_server: RedisServer
+) -> None:
+    wait_until(lambda: (gateway.nginx.folder / "snapshot.a").stat().st_size > 0)
+    gateway.nginx.stop()
+    redis_server.stop()
+    again = start_gateway()
+    known = again.json("state")
+    assert known["backends"] == ["gpu-a", "gpu-b"]
+    assert known["settings"]["version"] == 1
+    assert known["stale"]
+    assert known["age_ms"] == -1
+
+
+def test_a_snapshot_from_disk_stays_stale_when_redis_still_holds_the_same(
+    gateway: Gateway, start_gateway: StartGateway, publish: Publish
+) -> None:
+    wait_until(lambda: (gateway.nginx.folder / "snapshot.a").stat().st_size > 0)
+    gateway.nginx.stop()
+    again = start_gateway()
+    time.sleep(0.5)
+    assert again.json("state")["stale"]
+    publish(sequence=2)
+    wait_until(lambda: not again.json("state")["stale"], seconds=1)
+
+
+def test_a_snapshot_from_disk_gives_way_to_a_lower_fence(
+    gateway: Gateway, start_gateway: StartGateway, redis_server: RedisServer
+) -> None:
+    redis_server.client().set("tw:snapshot", snapshot(1000, 1))
+    wait_until(lambda: gateway.json("state")["fence"] == 1000)
+    wait_until(lambda: b'"fence": 1000' in (gateway.nginx.folder / "snapshot.b").read_bytes(), seconds=8)
+    gateway.nginx.stop()
+    redis_server.client().set("tw:snapshot", snapshot(7, 1))
+    again = start_gateway()
+    wait_until(lambda: again.json("state")["fence"] == 7, seconds=2)
+
+
+def test_a_spoiled_file_on_disk_is_not_believed(
+    gateway: Gateway, start_gateway: StartGateway, redis_server: RedisServer
+) -> None:
+    path = gateway.nginx.folder / "snapshot.a"
+    wait_until(lambda: path.stat().st_size > 0)
+    gateway.nginx.stop()
+    redis_server.stop()
+    path.write_bytes(path.read_bytes()[:-10])
+    assert start_gateway().json("state").get("backends") is None
+
+
+def test_workers_of_another_user_keep_the_disk_copy(gateway: Gateway) -> None:
+    """Where the tests run as root, nginx's workers run as nobody: they could not make these files."""
+    path = gateway.nginx.folder / "settings.a"
+    wait_until(lambda: path.stat().st_size > 0)
+    header, body = path.read_text().split("\n", 1)
+    assert header.startswith("tokenweir 1 ")
+    assert json.loads(body)["version"] == 1
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_after_a_reload_the_new_workers_know_the_snapshot_and_its_age(gateway: Gateway) -> None:
+    time.sleep(1)
+    gateway.nginx.reload()
+    known = gateway.json("state")
+    assert known["backends"] == ["gpu-a", "gpu-b"]
+    assert known["age_ms"] > 1000
+
+
+def test_a_gateway_logs_in_as_its_redis_user(
+    start_gateway: StartGateway, redis_server: RedisServer, publish: Publish, tmp_path: Path
+) -> None:
+    publish()
+    client = redis_server.client()
+    client.acl_setuser(
+        "gateway",
+        enabled=True,
+        passwords=["+secret"],
+        keys=["tw:*"],
+        commands=["+get", "+getrange", "+mget", "+set", "+zadd", "+zrevrange", "+zremrangebyscore", "+xadd"],
+    )
+    client.acl_setuser("default", enabled=False, reset=False)
+    secret = tmp_path / "password"
+    secret.write_text("secret\n")
+    gateway = start_gateway(redis={"user": "gateway", "password_file": str(secret)})
+    wait_until(lambda: gateway.json("state").get("backends"), seconds=3, what="the snapshot")
+    gateway.get("emit", count=3)
+    wait_until(lambda: gateway.metrics()["tokenweir_events_sent_total"] == 3, seconds=3)
+    assert gateway.metrics()["tokenweir_redis_errors_total"] == 0
+
+
+def test_a_wrong_redis_password_is_told(
+    start_gateway: StartGateway, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    secret = tmp_path / "password"
+    secret.write_text("wrong")
+    gateway = start_gateway(redis={"user": "gateway", "password_file": str(secret)})
+    wait_until(lambda: "AUTH: WRONGPASS" in gateway.nginx.error_log(), seconds=3)
+    assert gateway.metrics()["tokenweir_redis_up"] == 0
+
+
+def test_a_missing_permission_is_told_once_and_the_rest_goes_on(
+    start_gateway: StartGateway, redis_server: RedisServer, publish: Publish
+) -> None:
+    publish()
+    redis_server.client().acl_setuser(
+        "default", enabled=True, nopass=True, keys=["*"], commands=["+@all", "-zadd"]
+    )
+    gateway = start_gateway()
+    wait_until(lambda: gateway.json("state").get("backends"), seconds=3, what="the snapshot")
+    time.sleep(0.5)
+    assert gateway.nginx.error_log().count("Redis refused a command") == 1
+
+
+def test_a_large_snapshot_is_followed(gateway: Gateway, publish: Publish) -> None:
+    """Of a large document only the head is compared at each poll."""
+    fleet = [backend(f"gpu-{number}") for number in range(600)]
+    for number in range(2, 5):
+        publish(sequence=number, backends=fleet)
+        wait_until(lambda n=number: sequence_everywhere(gateway) == {n}, seconds=2, what="the large snapshot")

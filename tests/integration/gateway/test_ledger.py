@@ -1,0 +1,290 @@
+"""What is in flight is counted over all workers and gateways, and comes back to exactly zero."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.integration.gateway.gateway import Gateway, backend
+from tests.integration.servers import is_alive, wait_until
+
+Publish = Callable[..., None]
+StartGateway = Callable[..., Gateway]
+
+
+def everything(gateway: Gateway) -> float:
+    """The sum of all figures of all own rows: zero means that nothing at all is left."""
+    return sum(load["everything"] for load in gateway.json("own").values())
+
+
+@pytest.fixture
+def clients() -> Iterator[concurrent.futures.ThreadPoolExecutor]:
+    """Threads that hold requests."""
+    with concurrent.futures.ThreadPoolExecutor(64) as pool:
+        yield pool
+
+
+def hold(gateway: Gateway, **query: object) -> int:
+    """Holds one request; 0 if the connection broke."""
+    try:
+        return gateway.get("hold", **query).status_code
+    except httpx.HTTPError:
+        return 0
+
+
+def test_reservations_of_all_workers_are_summed_and_return_to_zero(
+    gateway: Gateway, clients: concurrent.futures.ThreadPoolExecutor
+) -> None:
+    held = [clients.submit(hold, gateway, ms=1500, prompt=100) for _ in range(40)]
+    wait_until(lambda: gateway.json("own")["gpu-a"]["n"] == 40, what="40 reservations")
+    view = gateway.json("view")
+    assert view["gpu-a"]["n"] == view["gpu-a"]["in_buckets"] == 40
+    assert view["gpu-a"]["held"] >= 4000
+    assert view["gpu-b"]["n"] == 0
+    assert all(future.result() == 200 for future in held)
+    assert everything(gateway) == 0
+    assert gateway.metrics()['tokenweir_inflight{backend="gpu-a"}'] == 0
+
+
+def test_what_a_killed_worker_held_is_gone_within_a_moment(
+    gateway: Gateway, clients: concurrent.futures.ThreadPoolExecutor
+) -> None:
+    held = [clients.submit(hold, gateway, ms=4000) for _ in range(20)]
+    wait_until(lambda: gateway.json("own")["gpu-a"]["n"] == 20)
+    victim = gateway.nginx.workers()[0]
+    os.kill(victim, signal.SIGKILL)
+    broken = [future for future in concurrent.futures.wait(held, timeout=1.0).done if future.result() == 0]
+    wait_until(
+        lambda: gateway.json("own")["gpu-a"]["n"] == 20 - len(broken), seconds=1, what="the dead worker's row"
+    )
+    assert broken
+    for future in held:
+        future.result()
+    assert everything(gateway) == 0
+
+
+def test_killing_every_worker_again_and_again_leaves_nothing(
+    gateway: Gateway, clients: concurrent.futures.ThreadPoolExecutor
+) -> None:
+    held = []
+    for _ in range(5):
+        held += [clients.submit(hold, gateway, ms=3000, stream=1) for _ in range(10)]
+        time.sleep(0.3)
+        for pid in gateway.nginx.workers():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    for future in held:
+        future.result()
+    wait_until(lambda: everything(gateway) == 0, seconds=2, what="zero")
+    wait_until(lambda: gateway.metrics()["tokenweir_workers"] == 2, seconds=2)
+
+
+def test_streams_of_old_workers_count_after_a_reload_until_they_end(
+    gateway: Gateway, clients: concurrent.futures.ThreadPoolExecutor
+) -> None:
+    held = [clients.submit(hold, gateway, ms=3000, stream=1) for _ in range(20)]
+    wait_until(lambda: gateway.json("own")["gpu-a"]["flowing"] == 20)
+    gateway.nginx.reload()
+    wait_until(lambda: gateway.metrics()["tokenweir_workers"] == 4, what="old and new workers")
+    more = [clients.submit(hold, gateway, ms=500) for _ in range(10)]
+    wait_until(lambda: gateway.json("own")["gpu-a"]["n"] == 30, seconds=2)
+    assert [future.result() for future in held + more] == [200] * 30
+    assert everything(gateway) == 0
+    wait_until(lambda: gateway.metrics()["tokenweir_workers"] == 2, seconds=3, what="old workers gone")
+
+
+def test_reloads_under_load_lose_nothing_and_leak_no_descriptor(
+    gateway: Gateway, clients: concurrent.futures.ThreadPoolExecutor
+) -> None:
+    def descriptors() -> int:
+        return len(list(Path(f"/proc/{gateway.nginx.master}/fd").iterdir()))
+
+    gateway.nginx.reload()
+    before = descriptors()
+    stop = threading.Event()
+
+    def client() -> list[int]:
+        answers = []
+        while not stop.is_set():
+            answers.append(hold(gateway, ms=120, stream=1))
+        return answers
+
+    running = [clients.submit(client) for _ in range(8)]
+    for _ in range(5):
+        gateway.nginx.reload()
+        time.sleep(0.2)
+    stop.set()
+    answers = [answer for future in running for answer in future.result()]
+    assert answers.count(200) == len(answers) > 30
+    assert everything(gateway) == 0
+    wait_until(lambda: len(gateway.nginx.workers()) == 2, what="old workers gone")
+    assert descriptors() <= before
+
+
+def test_testing_the_configuration_harms_nothing(
+    gateway: Gateway, clients: concurrent.futures.ThreadPoolExecutor
+) -> None:
+    held = clients.submit(hold, gateway, ms=1000)
+    wait_until(lambda: gateway.json("own")["gpu-a"]["n"] == 1)
+    result = gateway.nginx.command("-t")
+    assert result.returncode == 0, result.stderr
+    assert gateway.json("own")["gpu-a"]["n"] == 1
+    assert held.result() == 200
+    assert everything(gateway) == 0
+
+
+def test_a_binary_upgrade_counts_old_and_new_workers_together(
+    start_gateway: StartGateway, publish: Publish, clients: concurrent.futures.ThreadPoolExecutor
+) -> None:
+    publish()
+    gateway = start_gateway(detached=True)
+    wait_until(lambda: gateway.json("state").get("backends"))
+    held = [clients.submit(hold, gateway, ms=4000, stream=1) for _ in range(6)]
+    wait_until(lambda: gateway.json("own")["gpu-a"]["n"] == 6)
+    old = gateway.nginx.master
+    gateway.nginx.signal(signal.SIGUSR2)
+    pid_file = gateway.nginx.folder / "nginx.pid"
+    wait_until(lambda: pid_file.exists() and pid_file.read_text().strip() not in ("", str(old)))
+    gateway.nginx.master = int(pid_file.read_text())
+    wait_until(lambda: gateway.metrics()["tokenweir_workers"] == 4, what="workers of both masters")
+    os.kill(old, signal.SIGQUIT)
+    wait_until(lambda: gateway.json("state").get("backends"))
+    assert gateway.json("own")["gpu-a"]["n"] == 6
+    assert [future.result() for future in held] == [200] * 6
+    wait_until(lambda: everything(gateway) == 0, seconds=1)
+    wait_until(lambda: not is_alive(old), what="the old master's end")
+
+
+def test_a_full_restart_begins_with_zero(
+    gateway: Gateway, start_gateway: StartGateway, clients: concurrent.futures.ThreadPoolExecutor
+) -> None:
+    held = clients.submit(hold, gateway, ms=3000)
+    wait_until(lambda: gateway.json("own")["gpu-a"]["n"] == 1)
+    gateway.nginx.signal(signal.SIGKILL)
+    for pid in gateway.nginx.workers():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    held.result()
+    again = start_gateway()
+    wait_until(lambda: again.json("own"))
+    assert everything(again) == 0
+
+
+def test_a_backend_that_vanishes_and_comes_back_has_its_count_and_loses_it(
+    gateway: Gateway, publish: Publish, clients: concurrent.futures.ThreadPoolExecutor
+) -> None:
+    held = clients.submit(hold, gateway, ms=2500)
+    wait_until(lambda: gateway.json("own")["gpu-a"]["n"] == 1)
+    publish(sequence=2, backends=[backend("gpu-b"), backend("gpu-c")])
+    wait_until(lambda: set(gateway.json("own")) == {"gpu-b", "gpu-c"}, seconds=1)
+    assert everything(gateway) == 0
+    publish(sequence=3, backends=[backend("gpu-b"), backend("gpu-a")])
+    wait_until(lambda: gateway.json("own").get("gpu-a", {}).get("n") == 1, seconds=1)
+    assert held.result() == 200
+    assert everything(gateway) == 0
+
+
+def test_foreign_load_counts_only_while_the_snapshot_is_fresh(gateway: Gateway, publish: Publish) -> None:
+    publish(sequence=2, backends=[backend("gpu-a", foreign={"requests": 3, "tokens": 900}), backend("gpu-b")])
+    wait_until(lambda: gateway.json("view")["gpu-a"]["n"] == 3, seconds=1)
+    view = gateway.json("view")["gpu-a"]
+    assert (view["held"], view["in_buckets"]) == (900, 3)
+    wait_until(lambda: gateway.json("view")["gpu-a"]["n"] == 0, seconds=5, what="staleness")
+
+
+def test_a_request_left_by_its_client_lingers_until_its_predicted_end(gateway: Gateway) -> None:
+    assert gateway.get("hold", ms=50, linger=1500).status_code == 200
+    assert gateway.json("own")["gpu-a"]["n"] == 1
+    wait_until(lambda: everything(gateway) == 0, seconds=3, what="the predicted end")
+
+
+def test_a_lingering_request_ends_when_the_engine_is_seen_idle(gateway: Gateway, publish: Publish) -> None:
+    gateway.get("hold", ms=50, linger=60_000)
+    publish(sequence=2, backends=[backend("gpu-a", load=1, load_age_ms=0), backend("gpu-b")])
+    time.sleep(0.8)
+    assert gateway.json("own")["gpu-a"]["n"] == 1
+    publish(sequence=3, backends=[backend("gpu-a", load=0, load_age_ms=0), backend("gpu-b")])
+    wait_until(lambda: everything(gateway) == 0, seconds=1.5, what="the idle engine")
+
+
+def test_an_idle_reading_from_before_the_client_left_ends_nothing(gateway: Gateway, publish: Publish) -> None:
+    gateway.get("hold", ms=50, linger=60_000)
+    publish(sequence=2, backends=[backend("gpu-a", load=0, load_age_ms=30_000), backend("gpu-b")])
+    time.sleep(1)
+    assert gateway.json("own")["gpu-a"]["n"] == 1
+
+
+def test_lingering_requests_survive_a_reload(gateway: Gateway) -> None:
+    for _ in range(4):
+        gateway.get("hold", ms=50, linger=4000)
+    assert gateway.json("own")["gpu-a"]["n"] == 4
+    gateway.nginx.reload()
+    wait_until(lambda: gateway.metrics()["tokenweir_workers"] == 2, what="old workers gone")
+    wait_until(lambda: gateway.json("own")["gpu-a"]["n"] == 4, seconds=1, what="adoption")
+    wait_until(lambda: everything(gateway) == 0, seconds=5, what="their predicted end")
+
+
+def test_a_request_that_does_not_stream_moves_on_with_time(
+    gateway: Gateway, clients: concurrent.futures.ThreadPoolExecutor
+) -> None:
+    held = clients.submit(hold, gateway, ms=1500, prompt=100)
+    wait_until(lambda: gateway.json("view")["gpu-a"]["n"] == 1)
+    assert gateway.json("view")["gpu-a"]["held"] <= 105
+    wait_until(lambda: gateway.json("view")["gpu-a"]["held"] > 110, seconds=1.4, what="estimated progress")
+    view = gateway.json("view")["gpu-a"]
+    assert view["remaining"] < 50
+    assert view["prefill"] == 0
+    held.result()
+    assert everything(gateway) == 0
+
+
+def test_two_gateways_see_each_others_load_and_forget_a_dead_one(
+    gateway: Gateway, start_gateway: StartGateway, clients: concurrent.futures.ThreadPoolExecutor
+) -> None:
+    other = start_gateway("gw-2")
+    wait_until(lambda: other.json("state").get("backends"))
+    held = [clients.submit(hold, gateway, ms=1500, stream=1) for _ in range(7)]
+    wait_until(lambda: other.json("view")["gpu-a"]["n"] == 7, seconds=2, what="the other gateway's load")
+    view = other.json("view")["gpu-a"]
+    assert view["in_buckets"] == 7
+    assert view["held"] >= 700
+    assert other.json("own")["gpu-a"]["n"] == 0
+    assert other.metrics()["tokenweir_peers"] == 1
+    for future in held:
+        future.result()
+    wait_until(lambda: other.json("view")["gpu-a"]["n"] == 0, seconds=1, what="zero at the other gateway")
+
+    held = [clients.submit(hold, gateway, ms=1000) for _ in range(3)]
+    wait_until(lambda: other.json("view")["gpu-a"]["n"] == 3, seconds=2)
+    gateway.nginx.stop()
+    wait_until(lambda: other.json("view")["gpu-a"]["n"] == 0, seconds=5, what="the lease's end")
+    assert other.metrics()["tokenweir_peers"] == 0
+    for future in held:
+        future.result()
+
+
+def test_the_queue_of_all_workers_is_seen_and_a_dead_waiter_leaves_it(
+    gateway: Gateway, clients: concurrent.futures.ThreadPoolExecutor
+) -> None:
+    def wait(ms: int) -> None:
+        with contextlib.suppress(httpx.HTTPError):
+            gateway.get("wait", ms=ms)
+
+    waiting = [clients.submit(wait, 5000)]
+    series = 'tokenweir_queue_depth{model="llama"}'
+    wait_until(lambda: gateway.metrics()[series] == 1)
+    assert gateway.metrics()['tokenweir_queue_oldest_seconds{model="llama"}'] < 2
+    for pid in gateway.nginx.workers():
+        os.kill(pid, signal.SIGKILL)
+    for future in waiting:
+        future.result()
+    wait_until(lambda: gateway.metrics()[series] == 0, seconds=2)
