@@ -10,10 +10,14 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 NEAR_BEFORE, NEAR_AFTER = 256, 2048
 """How far around its last place a metric is looked for first: numbers grow by digits, so it moves a
 little."""
+
+
+ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
 class Page:
@@ -79,7 +83,7 @@ def label(labels: bytes, name: str) -> str | None:
     raw = labels[start:end].decode("utf-8", "replace")
     if "\\" not in raw:
         return raw
-    return raw.replace("\\\\", "\0").replace('\\"', '"').replace("\\n", "\n").replace("\0", "\\")
+    return ESCAPE.sub(lambda match: "\n" if match[1] == "n" else match[1], raw)
 
 
 def _samples(body: bytes, name: str, group: int) -> list[tuple[bytes, float]]:

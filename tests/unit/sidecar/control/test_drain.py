@@ -1,0 +1,15 @@
+"""When a drained backend is empty."""
+
+from __future__ import annotations
+
+from sidecar.control import drain
+
+
+def test_it_is_done_when_no_gateway_has_anything_there():
+    assert not drain.progress(2, gateways=1).done
+    assert "2 requests" in drain.progress(2, gateways=1).reason
+    assert drain.progress(0, gateways=1).done
+
+
+def test_it_is_not_called_done_while_no_gateway_reports():
+    assert not drain.progress(0, gateways=0).done

@@ -1,0 +1,83 @@
+"""The gateways' leases."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from sidecar.control.gateways import Gateways, LeaseError, read_lease
+from tokenweir.contract.records import BackendLoad, Lease, QueueState
+
+
+def lease(name="g1", **members):
+    return Lease(id=name, time_ms=1, sequence=1, **members).dump()
+
+
+def test_a_lease_of_the_contract_is_read():
+    text = lease(
+        backends={"a": BackendLoad(n=2, held=300)},
+        queue={"m": QueueState(depth=3, oldest_ms=120)},
+        ejected={"b": "3 failures"},
+        arrivals={"m": 9},
+    )
+    read = read_lease(text)
+    assert (read.requests, read.held, read.queue) == ({"a": 2}, {"a": 300}, {"m": (3, 120)})
+    assert (read.ejected, read.arrivals) == ({"b": "3 failures"}, {"m": 9})
+
+
+def test_an_empty_lua_table_is_an_empty_object():
+    document = json.loads(lease()) | {"backends": [], "queue": [], "ejected": []}
+    assert read_lease(json.dumps(document)).requests == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"schema": 2}',
+        '{"schema": 1}',
+        '{"schema": 1, "id": "g", "time_ms": 1, "sequence": 1, "backends": {"a": {"n": -1}}}',
+        '{"schema": 1, "id": "g", "time_ms": 1, "sequence": 1, "backends": {"a": {"n": NaN}}}',
+        '{"schema": 1, "id": "g", "time_ms": 1, "sequence": 1, "backends": {"a": 3}}',
+        '{"schema": 1, "id": "g", "time_ms": 1, "sequence": 1, "backends": 3}',
+    ],
+)
+def test_a_lease_that_cannot_be_believed_is_refused(text):
+    with pytest.raises(LeaseError):
+        read_lease(text)
+
+
+def test_load_of_several_gateways_adds_up_and_goes_with_their_leases():
+    gateways = Gateways()
+    gateways.update(
+        [lease("g1", backends={"a": BackendLoad(n=2)}), lease("g2", backends={"a": BackendLoad(n=3)})]
+    )
+    assert gateways.in_flight("a") == 5
+    gateways.update([lease("g2", backends={"a": BackendLoad(n=3)})])
+    assert gateways.in_flight("a") == 3
+    gateways.update([])
+    assert gateways.in_flight("a") == 0
+
+
+def test_a_request_that_just_ended_still_counts_as_leased_for_one_look():
+    gateways = Gateways()
+    gateways.update([lease(backends={"a": BackendLoad(n=2, held=50)})])
+    gateways.update([lease()])
+    assert gateways.leased("a") == (2, 50)
+    gateways.update([lease()])
+    assert gateways.leased("a") == (0, 0)
+
+
+def test_a_bad_lease_is_counted_and_does_not_stop_the_others():
+    gateways = Gateways()
+    gateways.update(["nonsense", lease(backends={"a": BackendLoad(n=1)})])
+    assert (gateways.refused, gateways.in_flight("a")) == (1, 1)
+
+
+def test_who_ejects_a_backend_is_told():
+    gateways = Gateways()
+    gateways.update([lease("g1", ejected={"a": "hung"}), lease("g2")])
+    assert gateways.ejecting("a") == {"g1": "hung"}

@@ -1,0 +1,97 @@
+"""The search for single metrics in a Prometheus page."""
+
+from __future__ import annotations
+
+import json
+import time
+
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
+
+from sidecar.telemetry.exposition import Page, label
+
+
+def test_sums_all_label_sets_of_a_metric(page):
+    assert page("vllm_data_parallel").total("vllm:num_requests_running") == 10
+
+
+def test_does_not_take_a_metric_that_only_begins_alike(page):
+    assert page("vllm").total("vllm:num_requests_waiting") == 3
+    assert page("vllm").total("vllm:num_requests") is None
+
+
+def test_finds_metrics_on_a_page_without_type_lines():
+    page = Page(b'a{x="1"} 1\na{x="2"} 2\nb 3\n')
+    assert (page.total("a"), page.total("b"), page.total("c")) == (3, 3, None)
+
+
+def test_leaves_out_values_that_are_no_finite_numbers():
+    page = Page(b'# TYPE a gauge\na{x="1"} NaN\na{x="2"} +Inf\na{x="3"} 4\na{x="4"} nonsense\n')
+    assert page.total("a") == 4
+
+
+def test_ignores_timestamps_and_reads_a_last_line_without_newline():
+    assert Page(b"a 5 1700000000000").total("a") == 5
+
+
+def test_a_brace_or_a_blank_inside_a_label_does_no_harm():
+    page = Page(b'# TYPE a gauge\na{x="} 9 {",y="k=\\"v\\""} 2\n')
+    ((labels, value),) = page.samples("a")
+    assert value == 2
+    assert label(labels, "x") == "} 9 {"
+    assert label(labels, "y") == 'k="v"'
+
+
+def test_a_label_whose_name_ends_alike_is_not_taken():
+    assert label(b'num_gpu_blocks_override="7",num_gpu_blocks="5"', "num_gpu_blocks") == "5"
+    assert label(b'xnum_gpu_blocks="7"', "num_gpu_blocks") is None
+
+
+def test_a_page_sent_as_one_json_string_is_read():
+    text = '# TYPE a gauge\na{x="1"} 3\n'
+    assert Page(json.dumps(text).encode()).total("a") == 3
+
+
+def test_finds_a_metric_again_after_the_page_shifted_and_after_it_vanished():
+    places: dict[str, int] = {}
+    first = b"# TYPE pad gauge\npad 1\n# TYPE a gauge\na 1\n"
+    assert Page(first, places).total("a") == 1
+    shifted = b"# TYPE pad gauge\n" + b"pad 1\n" * 5000 + b"# TYPE a gauge\na 22\n"
+    assert Page(shifted, places).total("a") == 22
+    assert Page(b"# TYPE pad gauge\npad 1\n", places).total("a") is None
+    assert Page(first, places).total("a") == 1
+
+
+@given(st.lists(st.tuples(st.text(max_size=8), st.floats(-1e9, 1e9)), max_size=8, unique_by=lambda p: p[0]))
+def test_agrees_with_the_reference_writer_of_the_format(samples):
+    registry = CollectorRegistry()
+    gauge = Gauge("engine:wanted", "a text with engine:wanted 1 in it", ["who"], registry=registry)
+    Gauge("engine:wanted_more", "another", registry=registry).set(7)
+    for who, value in samples:
+        gauge.labels(who).set(value)
+    found = {
+        label(labels, "who"): value
+        for labels, value in Page(generate_latest(registry)).samples("engine:wanted")
+    }
+    assert found == dict(samples)
+
+
+def test_a_page_of_sixty_kilobytes_costs_less_than_half_a_millisecond():
+    lines = [
+        f'vllm:h{n}_bucket{{le="{b}",model_name="meta-llama/Llama-3.1-8B"}} {b}'
+        for n in range(40)
+        for b in range(25)
+    ]
+    text = (
+        "# TYPE vllm:h gauge\n"
+        + "\n".join(lines)
+        + "\n# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running 3\n"
+    )
+    places: dict[str, int] = {}
+    best = float("inf")
+    for _ in range(50):
+        began = time.perf_counter()
+        assert Page(text.encode(), places).total("vllm:num_requests_running") == 3
+        best = min(best, time.perf_counter() - began)
+    assert best < 0.5e-3

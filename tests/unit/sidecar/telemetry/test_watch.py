@@ -1,0 +1,230 @@
+"""What a backend is asked, and what its answers mean, against a small engine over real HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from sidecar.telemetry import watch as watch_module
+from sidecar.telemetry.health import Look
+from sidecar.telemetry.http import Fetcher, Origin
+from sidecar.telemetry.watch import Watch
+from tokenweir.config.models import BackendConfig
+
+PAGES = Path(__file__).parent / "pages"
+
+
+class Engine:
+    """Answers path -> (status, body); a None hangs."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, tuple[int, str] | None] = {
+            "/health": (200, ""),
+            "/v1/models": (200, '{"data": [{"id": "m", "owned_by": "vllm", "max_model_len": 4096}]}'),
+            "/metrics": (200, (PAGES / "vllm.txt").read_text()),
+        }
+        self.asked: Counter[str] = Counter()
+        self.authorization: str | None = None
+        self.host: str | None = None
+        self.port = 0
+
+    async def answer(self, request: web.Request) -> web.Response:
+        self.asked[request.path] += 1
+        self.authorization = request.headers.get("Authorization")
+        self.host = request.headers.get("Host")
+        known = self.answers.get(request.path, (404, ""))
+        if known is None:
+            await asyncio.sleep(30)
+            raise AssertionError
+        return web.Response(status=known[0], text=known[1])
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[Engine]:
+    made = Engine()
+    app = web.Application()
+    app.router.add_get("/{path:.*}", made.answer)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    made.port = runner.addresses[0][1]
+    yield made
+    await runner.cleanup()
+
+
+@pytest.fixture
+async def fetcher() -> AsyncIterator[Fetcher]:
+    made = Fetcher(timeout_ms=300)
+    await made.open()
+    yield made
+    await made.close()
+
+
+def watch_of(engine, fetcher, api_key=None, **members) -> Watch:
+    config = BackendConfig(url=f"http://127.0.0.1:{engine.port}", **members)
+    origin = Origin(f"http://127.0.0.1:{engine.port}", "engine.example", api_key=api_key)
+    return Watch(config, lambda: origin, fetcher, 500, lambda *_: None)
+
+
+async def test_the_first_look_learns_engine_models_and_load(engine, fetcher):
+    watch = watch_of(engine, fetcher)
+    assert await watch.look() == (Look.OK, "")
+    record = watch.record
+    assert (record.engine_kind, record.models.names, record.models.context) == ("vllm", ("m",), 4096)
+    assert (record.engine.running, record.engine.capacity) == (7, 442_880)
+
+
+async def test_a_usual_look_asks_for_the_metrics_alone(engine, fetcher):
+    watch = watch_of(engine, fetcher)
+    await watch.look()
+    engine.asked.clear()
+    await watch.look()
+    assert engine.asked == {"/metrics": 1}
+
+
+async def test_host_and_api_key_are_sent(engine, fetcher):
+    await watch_of(engine, fetcher, api_key="sesame").look()
+    assert (engine.host, engine.authorization) == ("engine.example", "Bearer sesame")
+
+
+async def test_loading_is_told_apart_from_failing(engine, fetcher):
+    engine.answers["/health"] = (503, '{"error":{"message":"Loading model"}}')
+    watch = watch_of(engine, fetcher)
+    look, text = await watch.look()
+    assert look is Look.LOADING
+    assert "503" in text
+    assert watch.record.failures == 0
+
+
+async def test_a_hung_engine_is_late(engine, fetcher):
+    watch = watch_of(engine, fetcher)
+    await watch.look()
+    engine.answers["/metrics"] = None
+    look, text = await watch.look()
+    assert look is Look.LATE
+    assert "300 ms" in text
+    assert watch.record.failures == 1
+
+
+async def test_a_closed_port_is_refused_with_the_reason_in_words(engine, fetcher):
+    watch = Watch(
+        BackendConfig(url="http://127.0.0.1:9"),
+        lambda: Origin("http://127.0.0.1:9", "x"),
+        fetcher,
+        500,
+        lambda *_: None,
+    )
+    look, text = await watch.look()
+    assert look is Look.REFUSED
+    assert "Connection refused" in text
+
+
+async def test_a_name_that_does_not_resolve_is_refused(fetcher):
+    watch = Watch(BackendConfig(url="http://nowhere:1"), lambda: None, fetcher, 500, lambda *_: None)
+    assert await watch.look() == (Look.REFUSED, "the name nowhere does not resolve")
+
+
+async def test_a_wanted_api_key_is_named(engine, fetcher):
+    engine.answers["/v1/models"] = (401, "")
+    look, text = await watch_of(engine, fetcher).look()
+    assert look is Look.ERROR
+    assert "api_key_file" in text
+
+
+async def test_an_engine_that_lists_no_model_says_what_to_do(engine, fetcher):
+    engine.answers["/v1/models"] = (200, '{"data": []}')
+    look, text = await watch_of(engine, fetcher).look()
+    assert look is Look.ERROR
+    assert "`models`" in text
+    assert (await watch_of(engine, fetcher, models="m").look())[0] is Look.OK
+
+
+async def test_an_engine_without_metrics_serves_and_tells_no_load(engine, fetcher):
+    engine.answers["/metrics"] = (404, "")
+    watch = watch_of(engine, fetcher)
+    assert (await watch.look())[0] is Look.OK
+    assert watch.record.engine is None
+    assert "404" in watch.record.notes["metrics"]
+    engine.asked.clear()
+    await watch.look()
+    assert engine.asked == {"/health": 1}
+
+
+async def test_an_unknown_engine_is_told_by_its_page(engine, fetcher):
+    engine.answers["/v1/models"] = (200, '{"data": [{"id": "m", "owned_by": "me"}]}')
+    engine.answers["/metrics"] = (200, (PAGES / "sglang.txt").read_text())
+    watch = watch_of(engine, fetcher)
+    await watch.look()
+    assert (watch.record.engine_kind, watch.record.engine.running) == ("sglang", 162)
+
+
+async def test_another_engine_in_the_same_place_is_recognised(engine, fetcher):
+    watch = watch_of(engine, fetcher)
+    await watch.look()
+    engine.answers["/health"] = engine.answers["/metrics"] = (500, "")
+    await watch.look()
+    engine.answers["/health"] = (200, "")
+    engine.answers["/v1/models"] = (
+        200,
+        '{"data": [{"id": "n", "owned_by": "llamacpp", "meta": {"n_ctx": 2048}}]}',
+    )
+    engine.answers["/props"] = (200, '{"total_slots": 4}')
+    engine.answers["/metrics"] = (200, (PAGES / "llamacpp.txt").read_text())
+    await watch.look()
+    assert (watch.record.engine_kind, watch.record.models.names, watch.record.models.slots) == (
+        "llamacpp",
+        ("n",),
+        4,
+    )
+
+
+async def test_models_are_read_again(engine, fetcher, monkeypatch):
+    watch = watch_of(engine, fetcher)
+    await watch.look()
+    monkeypatch.setattr(watch_module, "MODELS_EVERY_MS", 0)
+    engine.answers["/v1/models"] = (200, '{"data": [{"id": "m"}, {"id": "adapter"}]}')
+    await watch.look()
+    assert watch.record.models.names == ("m", "adapter")
+
+
+async def test_the_cards_are_read_beside_the_engine_and_their_absence_is_no_failure(engine, fetcher):
+    engine.answers["/gpu"] = (200, (PAGES / "dcgm.txt").read_text())
+    watch = watch_of(engine, fetcher, dcgm_url=f"http://127.0.0.1:{engine.port}/gpu")
+    await watch.look()
+    assert watch.record.card.memory_use == 0.75
+    engine.answers["/gpu"] = (500, "")
+    assert (await watch.look())[0] is Look.OK
+    assert "500" in watch.record.notes["dcgm"]
+
+
+async def test_credentials_do_not_go_to_an_exporter(engine, fetcher):
+    engine.answers["/gpu"] = (200, (PAGES / "dcgm.txt").read_text())
+    watch = watch_of(engine, fetcher, api_key="sesame", dcgm_url=f"http://localhost:{engine.port}/gpu")
+    await watch._card()
+    assert engine.authorization is None
+
+
+async def test_a_failing_backend_is_asked_less_often_and_a_returning_one_at_the_usual_pace(engine, fetcher):
+    watch = watch_of(engine, fetcher)
+    watch.record.failures = 2
+    assert watch._delay_ms() < 600
+    watch.record.failures = 5
+    assert 1500 < watch._delay_ms() < 2500
+    watch.record.failures = 500
+    assert watch._delay_ms() < 500 * 8 * 1.2
+    await watch.look()
+    assert watch._delay_ms() < 600
+
+
+async def test_an_endless_answer_is_not_read_to_its_end(engine, fetcher, monkeypatch):
+    monkeypatch.setattr("sidecar.telemetry.http.BODY_LIMIT", 1000)
+    engine.answers["/metrics"] = (200, "x" * 5000)
+    look, text = await watch_of(engine, fetcher).look()
+    assert look is Look.REFUSED
+    assert "longer than" in text
