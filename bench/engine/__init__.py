@@ -1,0 +1,1 @@
+"""The engine model against a recorded run of a real engine."""
