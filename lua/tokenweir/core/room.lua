@@ -49,10 +49,25 @@ local function tail(own, settings)
   return own.prompt + own.remaining + settings.z * (own.variance + common * common) ^ 0.5
 end
 
---- Where a request goes that would not fit even an empty backend: to the emptiest, as soon as its prompt has room.
--- A prediction alone makes no request impossible, and nobody waits behind it for what cannot come. One whose prompt
--- alone exceeds the largest backend goes at once: the engine says so better than we can, and holds nothing for it.
--- @return index, or nil (it is no such request, or its prompt has no room yet)
+--- Whether such a request may join backend i now. Where its mean fits the empty backend, and only the margin does
+-- not, it waits until the peak fits too: elsewhere it would take the requests of others down with it, and an idle
+-- backend always does. Where not even the mean fits, its prompt has to.
+local function may_join(view, i, own)
+  local row, capacity, concurrency = view.load[i], view.fleet.capacity[i], view.fleet.concurrency[i]
+  if concurrency > 0 and row.n > 0 and row.n + own.n > concurrency then
+    return false
+  end
+  if own.prompt + own.remaining <= capacity then
+    return bound(row, own) <= capacity
+  end
+  local share = view.settings.kv_cap * capacity
+  return row.held + own.prompt <= (own.prompt <= share and share or capacity)
+end
+
+--- Where a request goes that would not fit even an empty backend by its predicted tail: to the emptiest. A
+-- prediction alone makes no request impossible, and nobody waits behind it for what cannot come. One whose prompt
+-- alone exceeds the largest backend goes at once: the engine says so better than we can.
+-- @return index, or nil: it is no such request, or there is no place for it yet
 function _M.emptiest(view, candidates, count, own)
   local fleet, load, settings = view.fleet, view.load, view.settings
   local need, prompt, cap = tail(own, settings), own.prompt, settings.kv_cap
@@ -69,12 +84,8 @@ function _M.emptiest(view, candidates, count, own)
   local best, least
   for k = 1, count do
     local i = candidates[k]
-    local row, capacity, concurrency = load[i], fleet.capacity[i], fleet.concurrency[i]
-    -- A prompt above the safety share can only ever be held beyond it.
-    local limit = prompt <= cap * capacity and cap * capacity or capacity
-    local room = row.held + prompt <= limit and (concurrency <= 0 or row.n == 0 or row.n + own.n <= concurrency)
-    if room or prompt > largest then
-      local use = (row.held + row.remaining) / capacity
+    if prompt > largest or may_join(view, i, own) then
+      local use = (load[i].held + load[i].remaining) / fleet.capacity[i]
       if not best or use < least then
         best, least = i, use
       end

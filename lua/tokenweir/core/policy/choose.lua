@@ -13,6 +13,9 @@ local NO, YES = room.NO, room.YES
 
 local PLACES = contract.numbers.max_backends + 1
 
+-- However dear, a backend with room stays below the mark of one without.
+local MOST = 1e300
+
 -- One pick runs at a time in a worker, and none yields.
 local costs = ffi.new("double[?]", PLACES)
 local rooms = ffi.new("int32_t[?]", PLACES)
@@ -38,6 +41,9 @@ local function cheapest(view, candidates, count, cost)
       costs[at] = huge
     else
       local c = cost(view, i, own)
+      if c > MOST then
+        c = MOST
+      end
       costs[at] = c
       if c < least then
         best, least = at, c
