@@ -96,6 +96,14 @@ function _M.probe(h, now, settings)
   return true
 end
 
+--- A probe ended and tells nothing: its client left, or the answer was one that says nothing of health. The next
+-- may go.
+function _M.abandon(h, now)
+  if _M.state(h, now) == PROBING then
+    h.probe_until = 0
+  end
+end
+
 --- The share of failures, which fades with time: a backend that gets no requests must not look bad for ever.
 -- @return number 0 .. 1
 function _M.error_rate(h, now)

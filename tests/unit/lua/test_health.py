@@ -98,6 +98,13 @@ def test_a_probe_of_which_nothing_is_heard_makes_room_for_the_next(health: Any, 
     assert health.state(h, START + 5000 + 30000) == health.HALF_OPEN
 
 
+def test_a_probe_that_tells_nothing_makes_room_for_the_next_at_once(health: Any, h: Any) -> None:
+    fail(health, h, 3)
+    health.probe(h, START + 5000)
+    health.abandon(h, START + 5100)
+    assert health.state(h, START + 5100) == health.HALF_OPEN
+
+
 def test_a_late_success_does_not_end_an_ejection(health: Any, h: Any) -> None:
     fail(health, h, 3)
     health.success(h, START + 100)
@@ -207,7 +214,8 @@ class TestHang:
 
 
 EVENT = st.tuples(
-    st.sampled_from(("success", "failure", "probe", "byte", "hang", "nothing")), st.floats(0, 100_000)
+    st.sampled_from(("success", "failure", "probe", "abandon", "byte", "hang", "nothing")),
+    st.floats(0, 100_000),
 )
 
 
