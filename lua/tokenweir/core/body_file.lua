@@ -8,7 +8,7 @@ local mapped_file = require "tokenweir.core.mapped_file"
 local request = require "tokenweir.core.request"
 local splice = require "tokenweir.core.splice"
 
-local format, tonumber = string.format, tonumber
+local format, ipairs, select, tonumber = string.format, ipairs, select, tonumber
 local failed = mapped_file.failed
 
 ffi.cdef [[
@@ -136,17 +136,18 @@ function _M.rewrite(path, out_path, ...)
   end
   local written = write_edited(fd, file, edits)
   if not written then
-    total, message = failed("write", out_path)
+    message = select(2, failed("write", out_path))
   end
   if C.tw_close_written(fd) < 0 and written then
     written = false
-    total, message = failed("write", out_path)
+    message = select(2, failed("write", out_path))
   end
   mapped_file.close(file)
   if not written then
     C.tw_unlink(out_path)
+    return nil, message
   end
-  return total, message
+  return total
 end
 
 return _M

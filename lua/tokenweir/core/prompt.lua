@@ -26,16 +26,17 @@ local _M = {}
 --- Number of members of one body that can hold prompt text (1-based slots).
 _M.SLOTS = 8
 
--- Bytes that JSON spends in [first, last) beyond what the escapes there stand for.
+-- Bytes that JSON spends on the escapes that begin in [first, limit) beyond what they stand for, and the offset up to
+-- which that was looked at: the last one may reach over the limit.
 local function escape_excess(p, first, limit, last)
-  local excess = 0
+  local excess, from = 0, first
   local at = find(p, BACKSLASH, first, limit)
   while at >= 0 do
     if p[at + 1] ~= 117 then
       excess = excess + 1
-      at = at + 2
+      from = at + 2
     elseif at + 6 > last then
-      return excess
+      return excess, last
     else
       local a, b, c = p[at + 2], p[at + 3], p[at + 4]
       if a == 48 and b == 48 and c < 56 then
@@ -46,11 +47,11 @@ local function escape_excess(p, first, limit, last)
       else
         excess = excess + 3
       end
-      at = at + 6
+      from = at + 6
     end
-    at = find(p, BACKSLASH, at, limit)
+    at = find(p, BACKSLASH, from, limit)
   end
-  return excess
+  return excess, from > limit and from or limit
 end
 
 --- Bytes of UTF-8 that the inside `[first, last)` of a JSON string stands for.
@@ -60,9 +61,10 @@ function _M.text_size(p, first, last, sample)
   local raw = last - first
   sample = sample or SAMPLE
   if raw <= sample then
-    return raw - escape_excess(p, first, last, last)
+    return raw - (escape_excess(p, first, last, last))
   end
-  return raw - floor(escape_excess(p, first, first + sample, last) * raw / sample)
+  local excess, looked = escape_excess(p, first, first + sample, last)
+  return raw - floor(excess * raw / (looked - first))
 end
 local text_size = _M.text_size
 

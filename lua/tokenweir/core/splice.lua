@@ -79,6 +79,16 @@ local function add(edits, first, last, text)
   edits[k + 1], edits[k + 2], edits[k + 3] = first, last, text
 end
 
+-- Whether something is to be inserted before `first` already.
+local function inserts_at(edits, first)
+  for k = 1, #edits, 3 do
+    if edits[k] == first and edits[k + 1] < first then
+      return true
+    end
+  end
+  return false
+end
+
 --- Adds the edit that gives a parsed request a member which it does not have, behind its last one.
 -- @tparam table edits
 -- @tparam table parsed what `request.parse` filled
@@ -86,13 +96,10 @@ end
 -- @tparam string text the value, as JSON
 function _M.insert_member(edits, parsed, name, text)
   local count = parsed.members
-  local member = json_string.encode(name) .. ":" .. text
-  if count == 0 then
-    add(edits, parsed.object + 2, parsed.object + 1, member)
-  else
-    local at = parsed.lasts[count]
-    add(edits, at + 1, at, "," .. member)
-  end
+  -- Behind the opening brace of an empty object, else behind the last value.
+  local at = count == 0 and parsed.object + 1 or parsed.lasts[count]
+  local comma = (count > 0 or inserts_at(edits, at + 1)) and "," or ""
+  add(edits, at + 1, at, comma .. json_string.encode(name) .. ":" .. text)
 end
 
 --- Adds the edits that set a member: each of its occurrences is replaced, so that no parser reads another value; where
