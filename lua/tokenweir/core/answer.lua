@@ -23,7 +23,6 @@ local PROCESSED, PREDICTED, REUSED = 11, 12, 13
 
 -- Figures are counts; a wrong one must not poison sums.
 local MAX_COUNT = 2 ^ 40
--- Reasons are words such as "stop"; an engine must not make a gateway keep more.
 local MAX_WORD = 64
 
 local _M = {}
@@ -80,11 +79,22 @@ local function is(p, first, last, word)
   return last - first == #word and same(p + first, word, #word)
 end
 
-local function finish(state, p, first, last)
-  if last - first <= MAX_WORD then
-    state.finish_reason = ffi_string(p + first, last - first)
+--- Takes a finish reason if it is a word as engines send ("stop", "tool_calls"): it goes into records and logs, so an
+-- engine must not write what it likes there.
+function _M.finish(state, p, first, last)
+  if last == first or last - first > MAX_WORD then
+    return
   end
+  for k = first, last - 1 do
+    local c = p[k]
+    local letter = c >= 97 and c <= 122 or c >= 65 and c <= 90
+    if not letter and not (c >= 48 and c <= 57) and c ~= 95 and c ~= 45 then
+      return
+    end
+  end
+  state.finish_reason = ffi_string(p + first, last - first)
 end
+local finish = _M.finish
 
 function on.string(state, at, p, first, last)
   local code = at.code

@@ -7,7 +7,6 @@
 -- An answer may be megabytes (embeddings, log probabilities), so only its two ends are kept: engines write `usage`
 -- behind the output. A short answer is read whole; of a longer one the beginning is read as far as it goes, and the
 -- usage at the end counts if it is a member of the outermost object. How the answer was cut does not matter.
-local ffi = require "ffi"
 local answer = require "tokenweir.core.answer"
 local bytes = require "tokenweir.core.bytes"
 local json = require "tokenweir.core.json"
@@ -16,11 +15,9 @@ local string_end = require("tokenweir.core.json_quote").string_end
 
 local find_last = bytes.find_last
 local space_end, skip = json.space_end, json.skip
-local ffi_string = ffi.string
 local sub = string.sub
 
 local QUOTE, COLON, OPEN_OBJECT = 34, 58, 123
-local MAX_WORD = 64
 
 local _M = {}
 
@@ -115,8 +112,8 @@ local function read_tail(state)
     local value = last_value '"finish_reason"'
     if value and p[value] == QUOTE then
       local last = string_end(p, value + 1, size)
-      if last >= 0 and last - value <= MAX_WORD then
-        state.finish_reason = ffi_string(p + value + 1, last - value - 1)
+      if last >= 0 then
+        answer.finish(state, p, value + 1, last)
       end
     end
   end

@@ -237,6 +237,12 @@ def test_a_usage_that_is_no_count_is_ignored(counter: Counter, wrong: Any) -> No
     assert told["completion_tokens"] is None
 
 
+@pytest.mark.parametrize("reason", ["", "two words", 'a"b', "a\nb", "x" * 65, "é"])
+def test_a_finish_reason_that_is_no_word_is_ignored(counter: Counter, reason: str) -> None:
+    told = counter.count([event(chat({}, finish="tool_calls")), event(chat({}, finish=reason))])
+    assert told["finish_reason"] == "tool_calls"
+
+
 def test_words_of_the_protocol_inside_the_content_mean_nothing(counter: Counter) -> None:
     nasty = (
         'data: [DONE]\n\nevent: error\n{"error":{},"usage":{"completion_tokens":9},"finish_reason":"stop"}'
