@@ -175,6 +175,10 @@ _M.shapes = {
               ["type"] = "boolean",
               ["default"] = false,
             },
+            ["tls_verify"] = {
+              ["type"] = "boolean",
+              ["default"] = true,
+            },
             ["sni"] = {
               ["type"] = "string",
               ["max_length"] = 253,

@@ -185,6 +185,7 @@ class Fleet:
             host=member.address or "",
             port=config.port,
             tls=config.secure,
+            tls_verify=config.tls.verify,
             sni=credentials.server_name(config),
             host_header=credentials.host_header(config),
             credential_group=self._groups.get(config.id, ""),

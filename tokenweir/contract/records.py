@@ -99,6 +99,7 @@ class Backend(Record):
     host: Annotated[str, Field(description="IP address, resolved by the sidecar")]
     port: Annotated[int, Field(ge=1, le=65535)]
     tls: bool = False
+    tls_verify: Annotated[bool, Field(description="whether its certificate is checked")] = True
     sni: Annotated[str, Field(max_length=253, description="server name for TLS; empty without TLS")] = ""
     host_header: Annotated[str, Field(max_length=260, description="Host for the engine")] = ""
     credential_group: Annotated[

@@ -133,7 +133,8 @@ end
 -- @param settings table or nil, the decoded `tw:settings` (aliases)
 -- @param slot_of function(id) -> slot (whole number >= 0) | nil, err: the ledger's place of a backend
 -- @return table: `size`; arrays by index of every member named in NUMBERS and STRINGS, the four coefficients of `cost`,
---   `tls`, `slot`, `foreign_requests`, `foreign_tokens`, `relative_speed` (1: as fast as its peers on average),
+--   `tls`, `tls_verify`, `slot`, `foreign_requests`, `foreign_tokens`, `relative_speed` (1: as fast as its peers on
+--   average),
 --   `error_rate` (moving share of failures, written by `eligible.lua`); `index` (id -> index);
 --   `models[name]` -> {size, name = the public name, [k] = index, upstream = {[k] = the engine's name}}; or nil, err
 function _M.build(snapshot, settings, slot_of)
@@ -143,7 +144,7 @@ function _M.build(snapshot, settings, slot_of)
   end
   local backends = type(snapshot.backends) == "table" and snapshot.backends or {}
   local size = #backends
-  local fleet = { size = size, models = {}, index = {}, tls = {}, slot = SLOTS(size + 1) }
+  local fleet = { size = size, models = {}, index = {}, tls = {}, tls_verify = {}, slot = SLOTS(size + 1) }
   for name in pairs(NUMBERS) do
     fleet[name] = DOUBLES(size + 1)
   end
@@ -181,6 +182,7 @@ function _M.build(snapshot, settings, slot_of)
       fleet[name][i] = backend.cost[name]
     end
     fleet.tls[i] = backend.tls == true
+    fleet.tls_verify[i] = backend.tls_verify ~= false
     if type(backend.foreign) == "table" then
       local foreign = backend.foreign
       fleet.foreign_requests[i] = type(foreign.requests) == "number" and foreign.requests or 0
