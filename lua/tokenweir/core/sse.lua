@@ -178,23 +178,39 @@ local function kept_line(state)
   pending:clear()
 end
 
---- Takes the next chunk of the stream.
--- @tparam table state
--- @tparam string chunk any cut of the stream, the empty string too
-function _M.feed(state, chunk)
-  local n = #chunk
-  if n == 0 then
-    return
+-- Takes one whole event that is a single data line ended by LF, as engines send it, without a loop (one of a round or
+-- two would not be compiled). Returns the index behind it, or -1 when what begins at `i` is anything else.
+local function whole_event(state, p, i, n)
+  if state.in_event or state.named_error or n - i < 6 or not same(p + i, "data:", 5) then
+    return -1
   end
-  local p = of(chunk)
-  local pending = state.pending
-  local i = 0
-  if state.after_cr then
-    state.after_cr = false
-    if p[0] == LF then
-      i = 1
+  local a = p[i + 5] == SPACE and i + 6 or i + 5
+  local head, tail, template = state.head, state.tail, state.template
+  if head > 0 and n - a >= head + tail + 2 and same(p + a, template.p, head) then
+    local quote = string_end(p, a + head, n)
+    local b = quote + tail
+    if quote >= 0 and b + 2 <= n and p[b] == LF and p[b + 1] == LF
+      and same(p + quote, template.p + (template.size - tail), tail)
+      and find(p, LF, a + head, quote) < 0 and find(p, CR, a + head, quote) < 0 then
+      state.data_events = state.data_events + 1
+      if quote > a + head then
+        output(state)
+      end
+      return b + 2
     end
   end
+  local b = find(p, LF, a, n)
+  if b < 0 or b + 1 == n or p[b + 1] ~= LF or find(p, CR, a, b) >= 0 then
+    return -1
+  end
+  data_line(state, p, a, b, n)
+  end_event(state)
+  return b + 2
+end
+
+-- The part of a chunk from `i` on, line by line.
+local function feed_lines(state, p, i, n)
+  local pending = state.pending
   -- The next LF and CR at or after i; n when there is none.
   local lf, cr = -1, -1
   while i < n do
@@ -225,7 +241,38 @@ function _M.feed(state, chunk)
         i = i + 1
       end
     end
+    local after = whole_event(state, p, i, n)
+    if after > 0 then
+      i = after
+    end
   end
+end
+
+--- Takes the next chunk of the stream.
+-- @tparam table state
+-- @tparam string chunk any cut of the stream, the empty string too
+function _M.feed(state, chunk)
+  local n = #chunk
+  if n == 0 then
+    return
+  end
+  local p = of(chunk)
+  local i = 0
+  if state.after_cr then
+    state.after_cr = false
+    if p[0] == LF then
+      i = 1
+    end
+  end
+  if state.pending.size == 0 and not state.pending.overflowed then
+    local after = whole_event(state, p, i, n)
+    if after == n then
+      return
+    elseif after > 0 then
+      i = after
+    end
+  end
+  feed_lines(state, p, i, n)
 end
 
 --- Takes the end of the stream: a last line without an end counts, and llama.cpp's timings stand in for absent usage.

@@ -283,6 +283,16 @@ def test_json_that_goes_on_outside_the_data_lines_is_not_read(counter: Counter) 
     assert counter.count(stream[k : k + 1] for k in range(len(stream)))["events"] == 0
 
 
+@pytest.mark.parametrize("end", ["\n", "\r", "\n\n", "\r\r", "\r\n"])
+def test_a_string_that_goes_on_in_another_line_is_not_read(counter: Counter, end: str) -> None:
+    first = event(chat({"content": "a"}))
+    head, tail = first.split(b'"a"')
+    stream = first + head + b'"a' + end.encode() + b'b"' + tail
+    whole = counter.count([stream])
+    assert whole["events"] == 1
+    assert counter.count(stream[k : k + 1] for k in range(len(stream))) == whole
+
+
 def test_a_line_beyond_the_limit_is_counted_and_forgotten(counter: Counter) -> None:
     long = event(chat({"content": "x" * (5 * 1024 * 1024)}))
     chunks = [long[k : k + 65536] for k in range(0, len(long), 65536)]
