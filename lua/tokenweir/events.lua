@@ -7,11 +7,12 @@
 -- gap as a loss and an overlap as a batch that was sent twice. While Redis is away records wait; beyond the bound new
 -- ones are dropped and counted. A worker that exits hands what is left to the others. Lost without being counted here:
 -- the records of the last moments of a killed worker.
-local cjson = require("cjson.safe").new()
+local cjson = require "cjson.safe"
 local clock = require "tokenweir.core.clock"
 local config = require "tokenweir.config"
 local contract = require "tokenweir.contract"
 local metrics = require "tokenweir.metrics"
+local record_json = require "tokenweir.core.record_json"
 local redis = require "tokenweir.redis"
 local clear = require "table.clear"
 local new_table = require "table.new"
@@ -30,8 +31,6 @@ local MOST_HANDED = 4096        -- batches that wait in the dict
 local BACK_OFF_MS = 1000
 
 local KEY, CAP, FIELDS = contract.keys.completions, contract.numbers.completions_cap, contract.fields
-
-cjson.encode_number_precision(14)
 
 local _M = { CAPACITY = CAPACITY }
 
@@ -79,10 +78,11 @@ function _M.record()
   return record
 end
 
+local list = new_table(BATCH, 0)
+
 --- Encodes the oldest records whose numbers follow each other.
 local function encode_batch()
   local first, size = numbers[tail], 0
-  local list = new_table(BATCH, 0)
   while size < BATCH and size < count do
     local at = (tail + size) % CAPACITY
     if numbers[at] ~= first + size then
@@ -91,14 +91,13 @@ local function encode_batch()
     size = size + 1
     list[size] = records[at]
   end
-  local batch, err = cjson.encode(list)
+  pending[#pending + 1] = {
+    source = source_name(), first = first, batch = record_json.encode(list, size), size = size,
+  }
   tail, count = (tail + size) % CAPACITY, count - size
-  if not batch then
-    metrics.add("events_dropped", size)
-    ngx.log(ngx.ERR, "tokenweir: completion records cannot be written as JSON: ", err)
-    return
+  if count == 0 then
+    tail = 0  -- the same few tables again, which the processor still has at hand
   end
-  pending[#pending + 1] = { source = source_name(), first = first, batch = batch, size = size }
 end
 
 local function adopt_handed()

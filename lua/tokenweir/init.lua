@@ -7,6 +7,7 @@
 --   lua_shared_dict tokenweir_documents 64m;   # documents, leases of others, what draining workers hand over
 --   lua_shared_dict tokenweir_metrics 8m;      # counters
 --   lua_socket_log_errors off;                 # Redis being away is told once, not at every attempt
+--   lua_ssl_trusted_certificate ...;           # only for TLS to Redis; the workers' user must be able to read the file
 --   resolver ...;                              # only if Redis or its address may move
 --   init_worker_by_lua_block { require("tokenweir.init_worker").start() }
 --   exit_worker_by_lua_block { require("tokenweir.init_worker").stop() }

@@ -15,29 +15,36 @@ local KEY_USE_SECONDS = 150
 
 local _M = {}
 
--- gateway id -> {text, lease}
+-- gateway id -> {text, lease; nil if it was refused}
 local last = {}
 local refused = {}
 
+local function refuse(id, err)
+  documents.refuse("lease", "value")
+  if not refused[id] then
+    refused[id] = true
+    ngx.log(ngx.WARN, "tokenweir: the lease of gateway ", id, " is refused: ", err)
+  end
+end
+
+--- The lease in a text, or nil if it is refused; each text is looked at once.
 local function decode(id, text)
   local entry = last[id]
   if entry and entry.text == text then
     return entry.lease
   end
-  local lease = cjson.decode(text)
-  local ok, err = check.document(lease, "lease")
-  if not ok then
-    documents.refuse("lease", "value")
-    if not refused[id] then
-      refused[id] = true
-      ngx.log(ngx.WARN, "tokenweir: the lease of gateway ", id, " is refused: ", err)
-    end
-    return nil
+  local lease, err = cjson.decode(text)
+  local ok = lease ~= nil
+  if ok then
+    ok, err = check.document(lease, "lease")
   end
-  refused[id] = nil
-  lease = defaults.fill(lease, "lease")
-  last[id] = { text = text, lease = lease }
-  return lease
+  last[id] = { text = text, lease = ok and defaults.fill(lease, "lease") or nil }
+  if ok then
+    refused[id] = nil
+  else
+    refuse(id, err)
+  end
+  return last[id].lease
 end
 
 local function add_load(row, from)
@@ -72,15 +79,16 @@ local function publish_key_use(leases)
 end
 
 --- Takes the leases that were read in one poll.
--- @param ids list of gateway ids; @param texts list of their leases, `false` where there is none
+-- @param ids list of gateway ids; @param texts list of their leases, no string where there is none
 -- @param fleet table or nil
 -- @param own_id string, this gateway's: left out
 -- @return number of other gateways alive
 function _M.apply(ids, texts, fleet, own_id, now)
-  local leases, count = {}, 0
+  local leases, there, count = {}, {}, 0
   for k = 1, #ids do
     local id, text = ids[k], texts[k]
     if id ~= own_id and type(text) == "string" then
+      there[id] = true
       local lease = decode(id, text)
       if lease then
         leases[id] = lease
@@ -89,7 +97,7 @@ function _M.apply(ids, texts, fleet, own_id, now)
     end
   end
   for id in pairs(last) do
-    if not leases[id] then
+    if not there[id] then
       last[id] = nil
     end
   end

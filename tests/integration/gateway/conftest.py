@@ -20,7 +20,11 @@ def start_gateway(
     """Starts a gateway that follows the test's Redis: `start_gateway(name, workers=2, redis={...})`."""
 
     def start(
-        name: str = "gw-1", workers: int = 2, redis: dict[str, Any] | None = None, detached: bool = False
+        name: str = "gw-1",
+        workers: int = 2,
+        redis: dict[str, Any] | None = None,
+        detached: bool = False,
+        extra: str = "",
     ) -> Gateway:
         folder = tmp_path / name
         folder.mkdir(exist_ok=True)
@@ -35,7 +39,9 @@ def start_gateway(
             )
         )
         main = f"worker_processes {workers};"
-        return Gateway(start_nginx(http_block(), name=name, main=main, workers=workers, detached=detached))
+        return Gateway(
+            start_nginx(http_block(extra), name=name, main=main, workers=workers, detached=detached)
+        )
 
     return start
 

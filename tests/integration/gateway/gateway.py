@@ -13,7 +13,7 @@ from tests.integration.servers import Nginx
 
 HERE = Path(__file__).resolve().parent
 
-LOCATIONS = ("hold", "view", "own", "state", "emit", "fail", "wait")
+LOCATIONS = ("hold", "view", "own", "state", "emit", "fail", "wait", "stall", "keys", "use")
 
 HTTP = """
   lua_shared_dict tokenweir_documents 16m;
@@ -34,15 +34,15 @@ HTTP = """
 """
 
 
-def http_block() -> str:
-    """The inside of the http block; `{port}` and `{folder}` are filled in by `Nginx`."""
+def http_block(extra: str = "") -> str:
+    """The inside of the http block, after `extra` directives; `Nginx` fills in `{port}` and `{folder}`."""
     locations = "\n".join(
         f'    location = /{name} {{ content_by_lua_block {{ require("probe").{name}() }}'
         + (' log_by_lua_block { require("probe").hold_log() }' if name == "hold" else "")
         + " }"
         for name in LOCATIONS
     )
-    return HTTP % {"here": HERE, "locations": locations}
+    return extra + HTTP % {"here": HERE, "locations": locations}
 
 
 def backend(name: str, **changes: Any) -> dict[str, Any]:

@@ -2,10 +2,12 @@
 local cjson = require "cjson.safe"
 local clock = require "tokenweir.core.clock"
 local events = require "tokenweir.events"
+local lease = require "tokenweir.lease"
 local ledger = require "tokenweir.ledger"
 local load = require "tokenweir.core.load"
 local metrics = require "tokenweir.metrics"
 local passive_health = require "tokenweir.passive_health"
+local peers = require "tokenweir.peers"
 local region = require "tokenweir.region"
 local init_worker = require "tokenweir.init_worker"
 local state = require "tokenweir.state"
@@ -134,6 +136,39 @@ function _M.fail()
   local place = known.fleet.slot[index]
   answer { ejected = passive_health.failure(place, ngx.var.arg_why or "status", clock.ms()) }
 end
+
+--- A stream that sends one byte and then stands still for `ms`; or, without `stream`, an answer that has not begun.
+function _M.stall()
+  local known, index = known_and_index()
+  local r = { n = 1, prompt = 100, mean = 50, sd = 10, stream = ngx.var.arg_stream ~= nil }
+  ledger.reserve(r, known.fleet, index, clock.ms())
+  if r.stream then
+    ledger.first_token(r)
+    passive_health.byte(r.place, clock.ms())
+  end
+  ngx.sleep(tonumber(ngx.var.arg_ms) / 1000)
+  if r.stream then
+    passive_health.byte(r.place, clock.ms(), tonumber(ngx.var.arg_ms))
+  end
+  ledger.release(r)
+  ngx.say("done")
+end
+
+function _M.keys()
+  local requests, tokens = peers.key_use(ngx.var.arg_key, tonumber(ngx.var.arg_minute))
+  answer { requests = requests, tokens = tokens }
+end
+
+--- Makes the lease tell of a key's use.
+function _M.use()
+  local key, minute = ngx.var.arg_key, tonumber(ngx.var.arg_minute)
+  ngx.shared.tokenweir_metrics:set("use", cjson.encode { [key] = { minute = minute, requests = 3, tokens = 500 } })
+  ngx.say("done")
+end
+
+lease.provide_key_use(function()
+  return cjson.decode(ngx.shared.tokenweir_metrics:get("use") or "{}")
+end)
 
 function _M.wait()
   local known = state.current(clock.ms())
