@@ -4,10 +4,28 @@ VENV := .venv
 BIN := $(VENV)/bin
 LUA_FILES := lua
 
-.PHONY: help venv lint format test
+CONFIG ?= tokenweir.yaml
+TOKENWEIR = $(BIN)/python -m tokenweir
+PYTEST_ARGS ?=
+
+.PHONY: help up status down check venv lint format test test-compose contract
 
 help: ## this list
 	@grep -E '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
+
+up: ## install what is missing, start everything, wait until it is ready; again applies changes of tokenweir.yaml
+	@PYTHON=$(PYTHON) deploy/debian/bootstrap
+	@$(TOKENWEIR) up --config $(CONFIG)
+
+status: ## what runs, and the fleet as a table
+	@$(TOKENWEIR) status --config $(CONFIG)
+
+down: ## stop what `make up` started
+	@$(TOKENWEIR) down --config $(CONFIG)
+
+check: ## check tokenweir.yaml without starting anything
+	@PYTHON=$(PYTHON) deploy/debian/bootstrap
+	@$(TOKENWEIR) check --config $(CONFIG)
 
 venv: $(VENV)/.dev ## the virtual environment with what tests and lint need
 
@@ -28,7 +46,10 @@ format: $(VENV)/.dev ## rewrite the Python sources in the project's format
 	$(BIN)/ruff check --fix .
 
 test: $(VENV)/.dev ## the whole test suite, without the compose part
-	$(BIN)/pytest -m "not compose"
+	$(BIN)/pytest -m "not compose" $(PYTEST_ARGS)
+
+test-compose: $(VENV)/.dev ## docker compose on a real engine: up, traffic, restarts, down
+	TESTCONTAINERS_RYUK_DISABLED=true $(BIN)/pytest -m compose $(PYTEST_ARGS)
 
 bench-%: $(VENV)/.dev ## a bench of bench/, for example `make bench-overhead QUICK=1`; writes bench/results/NAME.json
 	$(BIN)/python -m bench.$* $(if $(QUICK),--quick)

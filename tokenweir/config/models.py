@@ -41,8 +41,10 @@ class ServerTls(Section):
 class Listen(Section):
     """Where the gateway listens."""
 
-    address: str = "127.0.0.1"
-    port: Port = 8080
+    address: Annotated[str, Field(description="0.0.0.0 or :: lets other machines in; set `keys` then")] = (
+        "127.0.0.1"
+    )
+    port: Annotated[Port, Field(description="TCP port for clients")] = 8080
     tls: ServerTls | None = None
     workers: Annotated[int | Literal["auto"], Field(description="nginx worker processes")] = "auto"
     metrics_port: Annotated[
@@ -61,8 +63,8 @@ class Listen(Section):
 class Admin(Section):
     """The sidecar's admin API, dashboard and metrics."""
 
-    address: str = "127.0.0.1"
-    port: Port = 8081
+    address: Annotated[str, Field(description="beyond loopback only with a token")] = "127.0.0.1"
+    port: Annotated[Port, Field(description="TCP port for operators and Prometheus")] = 8081
     token: Annotated[
         str | None,
         Field(min_length=16, description="bearer token; without one the API answers on loopback only"),
@@ -85,23 +87,25 @@ class Admin(Section):
 class Redis(Section):
     """Where Redis is. The gateway and the sidecar each have a user of their own."""
 
-    host: str = "127.0.0.1"
-    port: Port = 6379
-    db: Annotated[int, Field(ge=0, le=15)] = 0
-    tls: bool = False
+    host: Annotated[
+        str, Field(description="name or address; not set: `make up` starts a Redis of its own")
+    ] = "127.0.0.1"
+    port: Annotated[Port, Field(description="for the Redis of `make up`: 16379 unless set")] = 6379
+    db: Annotated[int, Field(ge=0, le=15, description="database number")] = 0
+    tls: Annotated[bool, Field(description="TLS to Redis")] = False
     ca: Annotated[str | None, Field(description="PEM file that verifies the server")] = None
-    gateway_user: str | None = None
-    gateway_password_file: str | None = None
-    sidecar_user: str | None = None
-    sidecar_password_file: str | None = None
+    gateway_user: Annotated[str | None, Field(description="ACL user of the gateways")] = None
+    gateway_password_file: Annotated[str | None, Field(description="file with its password")] = None
+    sidecar_user: Annotated[str | None, Field(description="ACL user of the sidecars")] = None
+    sidecar_password_file: Annotated[str | None, Field(description="file with its password")] = None
 
 
 class BackendTls(Section):
     """TLS towards a backend."""
 
-    verify: bool = True
+    verify: Annotated[bool, Field(description="check the server's certificate")] = True
     ca: Annotated[str | None, Field(description="PEM file; null: the system's")] = None
-    server_name: str | None = None
+    server_name: Annotated[str | None, Field(description="expected name; null: the URL's host")] = None
 
 
 def _models(value: Any) -> Any:
@@ -117,7 +121,7 @@ class BackendConfig(Section):
 
     url: Annotated[str, Field(description="http://host:port or https://host")]
     id: Annotated[Id, Field(description="name in headers, logs, metrics; null: made from the address")] = ""
-    engine: Engine = "auto"
+    engine: Annotated[Engine, Field(description="kind of server; auto: found out from its answers")] = "auto"
     models: Annotated[
         dict[ModelName, ModelName] | None,
         BeforeValidator(_models),
@@ -129,9 +133,11 @@ class BackendConfig(Section):
         str | None, Field(description="kind, for the first cost figures: A100-80G, H100, T4, ...")
     ] = None
     gpus: Annotated[int, Field(ge=1, le=64, description="GPUs of this server (tensor parallel)")] = 1
-    precision: Annotated[str, Field(max_length=16)] = ""
-    role: Role = Role.ACTIVE
-    weight: Annotated[float, Field(gt=0, le=1e6)] = 1
+    precision: Annotated[str, Field(max_length=16, description="of the weights: fp16, fp8, int4, ...")] = ""
+    role: Annotated[
+        Role, Field(description="standby and fallback get requests only when they are needed")
+    ] = Role.ACTIVE
+    weight: Annotated[float, Field(gt=0, le=1e6, description="share of requests against the others")] = 1
     kv_capacity: Annotated[int | None, Field(gt=0, description="KV tokens; null: as the engine tells")] = None
     context: Annotated[
         int | None, Field(gt=0, description="longest prompt + output; null: as the engine tells")
@@ -144,8 +150,13 @@ class BackendConfig(Section):
     metrics_url: Annotated[str | None, Field(description="null: url + /metrics")] = None
     dcgm_url: Annotated[str | None, Field(description="DCGM exporter of this server's GPUs")] = None
     api_key_file: Annotated[str | None, Field(description="file with the key that this server wants")] = None
-    host_header: Annotated[str | None, Field(max_length=260)] = None
+    host_header: Annotated[
+        str | None, Field(max_length=260, description="Host for the server; null: the URL's")
+    ] = None
     tls: BackendTls = BackendTls()
+    emulated: Annotated[
+        bool, Field(description="`make up` starts an emulated GPU server at this address, of this `gpu`")
+    ] = False
 
     @model_validator(mode="before")
     @classmethod
@@ -200,8 +211,8 @@ class BackendConfig(Section):
 class ModelConfig(Section):
     """A public model."""
 
-    name: ModelName
-    aliases: list[ModelName] = []
+    name: Annotated[ModelName, Field(description="what clients send as `model`")]
+    aliases: Annotated[list[ModelName], Field(description="other names that clients may send for it")] = []
     facts: Annotated[
         str | None, Field(description="name in the table of model facts, for cost and capacity")
     ] = None
@@ -218,14 +229,22 @@ class ModelConfig(Section):
 class KeyConfig(Section):
     """An API key of a client: given by its SHA-256, or by a file that holds the key."""
 
-    id: Id
-    sha256: Annotated[str | None, Field(pattern=r"^[0-9a-f]{64}$")] = None
-    key_file: str | None = None
-    models: list[ModelName] | None = None
-    max_priority: Priority = Priority.HIGH
-    requests_per_minute: Annotated[int | None, Field(ge=1)] = None
-    tokens_per_minute: Annotated[int | None, Field(ge=1)] = None
-    deadline: Duration | None = None
+    id: Annotated[Id, Field(description="name in logs and metrics")]
+    sha256: Annotated[
+        str | None, Field(pattern=r"^[0-9a-f]{64}$", description="of the key, as `tokenweir key` prints it")
+    ] = None
+    key_file: Annotated[str | None, Field(description="file that holds the key, in place of `sha256`")] = None
+    models: Annotated[list[ModelName] | None, Field(description="allowed models; null: all")] = None
+    max_priority: Annotated[Priority, Field(description="highest `X-Priority` that it may ask for")] = (
+        Priority.HIGH
+    )
+    requests_per_minute: Annotated[int | None, Field(ge=1, description="null: no limit")] = None
+    tokens_per_minute: Annotated[
+        int | None, Field(ge=1, description="prompt and output together; null: no limit")
+    ] = None
+    deadline: Annotated[
+        Duration | None, Field(description="longest whole request; null: `limits.deadline`")
+    ] = None
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -237,8 +256,10 @@ class KeyConfig(Section):
 class QueueConfig(Section):
     """The wait when no backend can take a request."""
 
-    max_waiting: Annotated[int, Field(ge=0, le=1_000_000)] = 1000
-    max_wait: Duration = 30_000
+    max_waiting: Annotated[
+        int, Field(ge=0, le=1_000_000, description="requests that may wait; more get a 503")
+    ] = 1000
+    max_wait: Annotated[Duration, Field(description="longest wait before a 503")] = 30_000
 
 
 class LimitConfig(Section):
@@ -261,15 +282,18 @@ class LimitConfig(Section):
 class TelemetryConfig(Section):
     """How the sidecar looks at the backends."""
 
-    interval: Annotated[Duration, Field(ge=50, le=60_000)] = 500
-    timeout: Annotated[Duration, Field(ge=50, le=60_000)] = 2000
+    interval: Annotated[Duration, Field(ge=50, le=60_000, description="between two looks at a backend")] = 500
+    timeout: Annotated[Duration, Field(ge=50, le=60_000, description="for one look")] = 2000
 
 
 class LogConfig(Section):
     """Logs."""
 
     access: Annotated[bool, Field(description="write the access log (JSON lines)")] = True
-    level: Literal["debug", "info", "warning", "error"] = "info"
+    level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        Field(description="of the sidecar's and nginx's own logs"),
+    ] = "info"
 
 
 PolicyName = Annotated[

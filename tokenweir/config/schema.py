@@ -18,6 +18,7 @@ def render() -> str:
         "LimitConfig": ("body_max", "body_memory", "deadline", "idle", "quarantine", "drain"),
         "QueueConfig": ("max_wait",),
         "TelemetryConfig": ("interval", "timeout"),
+        "KeyConfig": ("deadline",),
     }.items():
         for key in keys:
             member = schema["$defs"][section]["properties"][key]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tokenweir.config import markdown as configuration
 from tokenweir.config import schema
 from tokenweir.contract import lua, markdown
 
@@ -12,6 +13,7 @@ GENERATED = {
     ROOT / "lua/tokenweir/contract.lua": lua.render,
     ROOT / "docs/contract.md": markdown.render,
     ROOT / "docs/tokenweir.schema.json": schema.render,
+    ROOT / "docs/configuration.md": configuration.render,
 }
 
 

@@ -158,15 +158,19 @@ class PolicySettings(Record):
         float, Field(gt=0, le=1, description="held + prompt stays below this share of capacity")
     ] = 0.85
     z: Annotated[float, Field(ge=0, le=10, description="standard deviations kept free")] = 1.3
-    crowding: Annotated[float, Field(ge=0, le=1)] = 0.02
+    crowding: Annotated[
+        float, Field(ge=0, le=1, description="growth of the predicted time with each request that is there")
+    ] = 0.02
     common_deviation: Annotated[
         float,
         Field(
             ge=0, le=2, description="common relative error of the predictions, times the sum of the remaining"
         ),
     ] = 0.1
-    score_all_up_to: Annotated[int, Field(ge=1, le=1024)] = 32
-    sample: Annotated[int, Field(ge=1, le=256)] = 16
+    score_all_up_to: Annotated[
+        int, Field(ge=1, le=1024, description="candidates up to which all are compared")
+    ] = 32
+    sample: Annotated[int, Field(ge=1, le=256, description="beyond that, compared at random")] = 16
     class_threshold: Annotated[
         int, Field(ge=1, le=100_000, description="output tokens from which a request is high")
     ] = 50
@@ -217,11 +221,16 @@ class HealthSettings(Record):
     eject_ms: Annotated[int, Field(ge=100, le=600_000, description="first ejection; doubles each time")] = (
         5000
     )
-    eject_max_ms: Annotated[int, Field(ge=100, le=3_600_000)] = 60_000
+    eject_max_ms: Annotated[int, Field(ge=100, le=3_600_000, description="longest ejection")] = 60_000
     probe_ms: Annotated[int, Field(ge=100, le=600_000, description="lease of a half-open probe")] = 30_000
     error_rate: Annotated[float, Field(gt=0, le=1, description="moving share of failures that ejects")] = 0.5
-    hang_ms: Annotated[int, Field(ge=500, le=600_000)] = 3000
-    hang_gaps: Annotated[float, Field(ge=2, le=1000)] = 20
+    hang_ms: Annotated[
+        int,
+        Field(ge=500, le=600_000, description="no byte on any flowing stream for this long, at least: hung"),
+    ] = 3000
+    hang_gaps: Annotated[
+        float, Field(ge=2, le=1000, description="and for this many of the backend's usual gaps between bytes")
+    ] = 20
 
 
 class Limits(Record):
@@ -240,10 +249,10 @@ class Limits(Record):
 class HeaderSettings(Record):
     """Which response headers are sent."""
 
-    backend: bool = True
-    predicted_tokens: bool = True
-    wait_ms: bool = True
-    degraded: bool = True
+    backend: Annotated[bool, Field(description="X-Tokenweir-Backend")] = True
+    predicted_tokens: Annotated[bool, Field(description="X-Tokenweir-Predicted-Tokens")] = True
+    wait_ms: Annotated[bool, Field(description="X-Tokenweir-Wait-Ms")] = True
+    degraded: Annotated[bool, Field(description="X-Tokenweir-Degraded")] = True
 
 
 class Settings(Document):

@@ -107,11 +107,12 @@ def backend_keys(config: Config, base: Path) -> dict[str, str]:
     }
 
 
-def write(config: Config, paths: Paths, base: Path) -> Path:
+def write(config: Config, paths: Paths, base: Path, *, modules: list[Path] | None = None) -> Path:
     """Write the gateway's folder and return the path of its nginx.conf.
 
     `base` is the folder that relative paths of the configuration start from. The backends' keys go into a
-    file of mode 0600, read by the master only. Raises RenderError.
+    file of mode 0600, read by the master only. `modules`: what nginx loads where it runs on another machine
+    than this. Raises RenderError.
     """
     if config.listen.tls:
         tls = config.listen.tls
@@ -129,7 +130,7 @@ def write(config: Config, paths: Paths, base: Path) -> Path:
     if config.redis.ca:
         redis = config.redis.model_copy(update={"ca": str((base / config.redis.ca).resolve())})
         config = config.model_copy(update={"redis": redis})
-    text = render(config, paths)
+    text = render(config, paths, modules=modules)
     for folder in ("logs", "temp", "keep"):
         (paths.prefix / folder).mkdir(parents=True, exist_ok=True)
     if paths.user:

@@ -1,0 +1,95 @@
+"""The commands that need nothing to run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tokenweir.cli import app
+from tokenweir.config.loading import parse
+from tokenweir.config.models import hash_key
+
+
+def run(*arguments: str, text: str = "") -> tuple[int, str]:
+    result = CliRunner().invoke(app, list(arguments), input=text)
+    return result.exit_code, result.output
+
+
+@pytest.fixture
+def write(tmp_path: Path):
+    def put(text: str) -> str:
+        (tmp_path / "tokenweir.yaml").write_text(text)
+        return str(tmp_path / "tokenweir.yaml")
+
+    return put
+
+
+def test_key_prints_a_new_key_and_lines_for_the_configuration_that_know_only_its_hash() -> None:
+    status, output = run("key", "team-a")
+    key = output.splitlines()[0].removeprefix("key:").strip()
+    assert status == 0
+    assert len(key) > 30
+    document = output.split("In tokenweir.yaml:")[1]
+    config = parse(document, "output")
+    assert (config.keys[0].id, config.keys[0].sha256) == ("team-a", hash_key(key))
+    assert key not in document
+
+
+def test_key_never_prints_the_same_key_twice() -> None:
+    assert run("key")[1] != run("key")[1]
+
+
+def test_key_can_hash_a_key_that_exists() -> None:
+    status, output = run("key", "team-a", "--stdin", text="sk-mine\n")
+    assert status == 0
+    assert hash_key("sk-mine") in output
+    assert "sk-mine" not in output
+
+
+def test_schema_prints_the_schema_of_the_configuration(root: Path) -> None:
+    status, output = run("schema")
+    assert status == 0
+    assert json.loads(output) == json.loads((root / "docs/tokenweir.schema.json").read_text())
+
+
+def test_check_sums_up_a_configuration_that_is_in_order(write) -> None:
+    status, output = run("check", "--config", write("backends: [http://10.0.0.11:8000]"))
+    assert status == 0
+    assert "1 backends, policy predictive" in output
+
+
+def test_check_names_the_wrong_key_and_ends_with_status_1(write) -> None:
+    status, output = run("check", "--config", write("backends: [http://10.0.0.11:8000]\npolcy: hybrid"))
+    assert status == 1
+    assert "polcy" in output
+    assert "did you mean `policy`" in output
+
+
+def test_check_names_each_file_that_is_missing(write) -> None:
+    text = "backends: [{url: 'https://gpu', api_key_file: secrets/gpu}]\nkeys: [{id: a, key_file: secrets/a}]"
+    status, output = run("check", "--config", write(text))
+    assert status == 1
+    assert "`backends[0].api_key_file`: no such file" in output
+    assert "`keys[0].key_file`: no such file" in output
+
+
+def test_the_shipped_configuration_is_in_order(root: Path) -> None:
+    assert run("check", "--config", str(root / "tokenweir.yaml"))[0] == 0
+    assert run("check", "--config", str(root / "deploy/compose/tokenweir.yaml"))[0] == 0
+
+
+def test_status_says_that_nothing_runs(write) -> None:
+    text = "backends: [http://127.0.0.1:9]\nlisten: {port: 1}\nadmin: {port: 2}"
+    status, output = run("status", "--config", write(text))
+    assert status == 1
+    assert "nothing was started" in output
+    assert "no answer" in output
+
+
+def test_down_of_nothing_is_no_error(write) -> None:
+    status, output = run("down", "--config", write("backends: [http://127.0.0.1:9]"))
+    assert status == 0
+    assert "nothing runs" in output

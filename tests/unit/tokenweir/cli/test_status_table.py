@@ -1,0 +1,61 @@
+"""The table of `status`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+
+from tokenweir.cli.status import fleet_table, reasons
+
+BACKEND: dict[str, Any] = {
+    "id": "a100-a",
+    "state": "ready",
+    "reason": "answers",
+    "models": {"llama-3-8b": "llama-3-8b"},
+    "in_flight": 3.0,
+    "configuration": {"gpu": "A100-80G", "precision": "fp16"},
+    "decision": {
+        "memory": 0.42,
+        "capacity": 431_000,
+        "low": 69.6,
+        "high": 17.4,
+        "reasons": ["state: ready", "cost: facts of 1 x A100-80G"],
+    },
+    "ejected_by": {"gateway-1": "3 failures in a row"},
+}
+
+
+def shown(backends: list[dict[str, Any]]) -> str:
+    console = Console(width=120, record=True, file=None)
+    with console.capture() as capture:
+        console.print(fleet_table(backends))
+    return capture.get()
+
+
+def test_a_row_shows_what_a_backend_is_how_full_it_is_and_its_scores() -> None:
+    row = next(line for line in shown([BACKEND]).splitlines() if "a100-a" in line)
+    assert row.split() == [
+        "a100-a",
+        "A100-80G",
+        "fp16",
+        "llama-3-8b",
+        "ready",
+        "3",
+        "42%",
+        "431,000",
+        "69.6",
+        "17.4",
+    ]
+
+
+def test_what_is_not_known_is_a_question_mark() -> None:
+    backend = {**BACKEND, "decision": None, "models": {}, "configuration": {}}
+    row = next(line for line in shown([backend]).splitlines() if "a100-a" in line)
+    assert row.split() == ["a100-a", "?", "?", "ready", "3", "?", "?", "?", "?"]
+
+
+def test_the_reasons_say_which_gateway_has_ejected_a_backend() -> None:
+    assert reasons(BACKEND) == (
+        "a100-a: state: ready; cost: facts of 1 x A100-80G; ejected by gateway-1: 3 failures in a row"
+    )

@@ -1,0 +1,32 @@
+"""What the commands share: where the configuration is, and how an error is told."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tokenweir.config import ConfigError
+from tokenweir.stack.errors import StackError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+ConfigPath = Annotated[
+    Path,
+    typer.Option("--config", "-c", envvar="TOKENWEIR_CONFIG", help="The configuration file."),
+]
+DEFAULT_CONFIG = ROOT / "tokenweir.yaml"
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Errors that a user can mend end the command with their text on standard error and status 1."""
+    try:
+        yield
+    except (ConfigError, StackError, OSError) as error:
+        sys.stderr.write(f"error: {error}\n")
+        raise typer.Exit(1) from None

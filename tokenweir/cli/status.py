@@ -1,0 +1,113 @@
+"""`status`: the parts that run, and the fleet as the sidecar sees it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from tokenweir.cli.options import DEFAULT_CONFIG, ConfigPath, told
+from tokenweir.stack import gateway_server, sidecar_server
+from tokenweir.stack.probes import http_ready
+from tokenweir.stack.process import read_records
+from tokenweir.stack.settings import Settings, read
+
+STATES = {"ready": "green", "starting": "yellow", "draining": "yellow", "down": "red"}
+
+
+def status(config: ConfigPath = DEFAULT_CONFIG) -> None:
+    """Show what runs and the fleet. Ends with status 1 when the gateway or the sidecar does not answer."""
+    console = Console(highlight=False)
+    with told():
+        settings = read(config)
+        console.print(_parts(settings), soft_wrap=True)
+        gateway = http_ready(f"{gateway_server.base_url(settings)}/readyz", verify=False)
+        mark = "[green]ready[/]" if gateway is None else f"[red]not ready[/]: {gateway}"
+        console.print(f"gateway {gateway_server.base_url(settings)}/v1: {mark}", soft_wrap=True)
+        try:
+            overview, backends = _ask(settings, "/api/fleet"), _ask(settings, "/api/backends")
+        except (httpx.HTTPError, ValueError) as error:
+            where = sidecar_server.admin_url(settings)
+            console.print(f"sidecar {where}: [red]no answer[/] ({error})", soft_wrap=True)
+            console.print("A gateway that runs goes on by its last snapshot.")
+            raise typer.Exit(1) from None
+        console.print(_headline(settings, overview), soft_wrap=True)
+        console.print(fleet_table(backends))
+        for backend in backends:
+            console.print(reasons(backend), style="dim", markup=False, soft_wrap=True)
+    if gateway is not None:
+        raise typer.Exit(1)
+
+
+def _ask(settings: Settings, path: str) -> Any:
+    answer = httpx.get(
+        f"{sidecar_server.admin_url(settings)}{path}",
+        headers=sidecar_server.admin_headers(settings),
+        timeout=3,
+        trust_env=False,
+    )
+    if answer.status_code != 200:
+        raise ValueError(f"{path} answers {answer.status_code}: {answer.text[:200]}")
+    return answer.json()
+
+
+def _parts(settings: Settings) -> str:
+    records = read_records(settings.state.run)
+    if not records:
+        return "nothing was started by `up` for this configuration"
+    return "processes: " + ", ".join(
+        f"{name} [green]{record.identity.pid}[/]" if record.running else f"{name} [red]gone[/]"
+        for name, record in records.items()
+    )
+
+
+def _headline(settings: Settings, overview: dict[str, Any]) -> str:
+    shadow = f", shadow {overview['shadow']}" if overview["shadow"] else ""
+    redis = f", [red]Redis: {overview['redis']}[/]" if overview["redis"] else ""
+    age = overview["snapshot_age_ms"]
+    told_at = "nothing published yet" if age is None else f"last snapshot {age:.0f} ms ago"
+    counts = (
+        f"{overview['gateways']} gateways, {overview['ready']} of {len(overview['backends'])} backends ready"
+    )
+    return (
+        f"sidecar {sidecar_server.admin_url(settings)}: policy {overview['policy']}{shadow}, "
+        f"{told_at}, {counts}{redis}"
+    )
+
+
+def fleet_table(backends: list[dict[str, Any]]) -> Table:
+    """One row a backend: what it is, how full, its scores."""
+    table = Table(header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    for title in ("backend", "GPU", "models", "state"):
+        table.add_column(title, no_wrap=title != "models")
+    for title in ("in flight", "memory", "KV tokens", "low", "high"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for backend in backends:
+        decision = backend["decision"] or {}
+        given = backend["configuration"]
+        gpu = " ".join(str(given[key]) for key in ("gpu", "precision") if given.get(key))
+        memory, capacity = decision.get("memory"), decision.get("capacity")
+        table.add_row(
+            backend["id"],
+            gpu or "?",
+            ", ".join(backend["models"]) or "?",
+            f"[{STATES.get(backend['state'], 'default')}]{backend['state']}[/]",
+            f"{backend['in_flight']:.0f}",
+            "?" if memory is None else f"{memory:.0%}",
+            "?" if capacity is None else f"{capacity:,}",
+            f"{decision['low']:.1f}" if decision else "?",
+            f"{decision['high']:.1f}" if decision else "?",
+        )
+    return table
+
+
+def reasons(backend: dict[str, Any]) -> str:
+    """Why a backend has its state and scores, on one line."""
+    decision = backend["decision"] or {}
+    found = decision.get("reasons") or [backend["reason"]]
+    found += [f"ejected by {gateway}: {why}" for gateway, why in backend["ejected_by"].items()]
+    return f"{backend['id']}: {'; '.join(found)}"

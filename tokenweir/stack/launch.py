@@ -1,0 +1,157 @@
+"""Brings a set of parts up or down, whatever runs of it already."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tokenweir.stack import ports
+from tokenweir.stack.errors import StackError
+from tokenweir.stack.identity import members
+from tokenweir.stack.part import Part
+from tokenweir.stack.process import Record, read_records, spawn, stop
+
+READY_WITHIN_S = 60.0
+POLL_S = 0.1
+Report = Callable[[str, str, str], None]
+"""(part, what happens to it: starting / ready / running / reloaded / stopped / note, details)."""
+
+
+@contextmanager
+def exclusively(folder: Path) -> Iterator[None]:
+    """One `up` or `down` at a time for a state folder."""
+    with (folder / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StackError(f"another `up` or `down` is at work on {folder.parent}; wait for it") from None
+        os.set_inheritable(lock.fileno(), False)
+        yield
+
+
+@dataclass
+class Started:
+    """A part that this call started and has to see ready."""
+
+    part: Part
+    child: subprocess.Popen[bytes] | None
+    since: float
+
+
+def tail(log: Path, lines: int = 12, skip: int = 0) -> str:
+    """The last lines of a log, from byte `skip` on."""
+    try:
+        with log.open("rb") as file:
+            file.seek(skip)
+            text = file.read()[-8000:].decode(errors="replace")
+    except OSError:
+        return ""
+    return "\n".join(f"    {line}" for line in text.splitlines()[-lines:])
+
+
+def _check_ports(part: Part, present: Record | None = None) -> None:
+    """Raises StackError when one of the part's ports is another's; `present` is the part as it runs now."""
+    for port in part.ports:
+        if ports.is_free(port.host, port.number):
+            continue
+        if present and ports.holders(port.number) & set(members(present.identity)):
+            continue
+        holder = ports.describe_holder(port.number)
+        raise StackError(
+            f"port {port.number} on {port.host} ({port.key}) is taken by {holder}; "
+            f"stop that, or set another port as `{port.key}` in tokenweir.yaml"
+        )
+
+
+def _start(part: Part, order: int, run: Path) -> Started:
+    child, identity = spawn(part.argv, part.environment, part.folder, part.log, part.user)
+    if identity is not None:
+        Record(part.name, order, identity, part.digest, int(part.stop_signal), part.grace_s).write(run)
+    return Started(part, child, time.monotonic())
+
+
+def _reload(part: Part, record: Record, run: Path) -> Started:
+    assert part.reload_signal is not None
+    os.kill(record.identity.pid, part.reload_signal)
+    Record(record.name, record.order, record.identity, part.digest, record.stop_signal, part.grace_s).write(
+        run
+    )
+    return Started(part, None, time.monotonic())
+
+
+def _await(started: list[Started], report: Report) -> None:
+    """Wait until each part is ready. Raises StackError with the end of its log for one that ends or takes too
+    long."""
+    pending = {item.part.name: item for item in started}
+    while pending:
+        for name, item in list(pending.items()):
+            seconds = time.monotonic() - item.since
+            awaited = item.part.ready()
+            if awaited is None:
+                report(name, "ready", f"{seconds:.1f} s")
+                del pending[name]
+                continue
+            report(name, "starting", awaited)
+            if item.child is not None and item.child.poll() is not None:
+                raise StackError(
+                    f"{item.part.title} ended at once (exit status {item.child.returncode}). "
+                    f"The end of {item.part.log}:\n{tail(item.part.log)}"
+                )
+            if seconds > READY_WITHIN_S:
+                raise StackError(
+                    f"{item.part.title} is not ready after {seconds:.0f} s: {awaited}. "
+                    f"The end of {item.part.log}:\n{tail(item.part.log)}"
+                )
+        time.sleep(POLL_S)
+
+
+def bring_up(parts: list[Part], run: Path, report: Report) -> None:
+    """Make exactly these parts run: start what is missing, renew what has changed, stop what is unwanted."""
+    records = read_records(run)
+    wanted = {part.name: part for part in parts}
+    for name, record in reversed(list(records.items())):
+        part = wanted.get(name)
+        fresh = part is not None and record.running and (record.digest == part.digest or part.reload_signal)
+        if not fresh:
+            take_down_one(record, run, report)
+            del records[name]
+    for part in parts:
+        if part.name not in records or records[part.name].digest != part.digest:
+            _check_ports(part, records.get(part.name))
+    started: list[Started] = []
+    for order, part in enumerate(parts):
+        present = records.get(part.name)
+        if present and present.digest == part.digest:
+            report(part.name, "running", "")
+            continue
+        if present:
+            report(part.name, "reloaded", "its configuration has changed")
+            started.append(_reload(part, present, run))
+            continue
+        _await([item for item in started if item.part.name in part.needs], report)
+        started = [item for item in started if item.part.name not in part.needs]
+        report(part.name, "starting", "")
+        started.append(_start(part, order, run))
+    _await(started, report)
+
+
+def take_down_one(record: Record, run: Path, report: Report) -> None:
+    """Stop a part and forget it."""
+    report(record.name, "stopping", "")
+    there = stop(record, lambda note: report(record.name, "note", note))
+    (run / f"{record.name}.json").unlink(missing_ok=True)
+    report(record.name, "stopped", "" if there else "it no longer ran")
+
+
+def take_down(run: Path, report: Report) -> int:
+    """Stop everything that was started, the last first; returns how many parts there were."""
+    records = read_records(run)
+    for record in reversed(records.values()):
+        take_down_one(record, run, report)
+    return len(records)

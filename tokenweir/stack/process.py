@@ -1,0 +1,112 @@
+"""Starts, remembers and stops the processes of the stack; a pid file is a small JSON record."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tokenweir.stack.identity import Identity, alive, identify, members
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a pid file says: the process, its place in the start order, and what it was started with."""
+
+    name: str
+    order: int
+    identity: Identity
+    digest: str
+    stop_signal: int
+    grace_s: float
+
+    @property
+    def running(self) -> bool:
+        """Whether the process itself runs."""
+        return alive(self.identity)
+
+    def write(self, folder: Path) -> None:
+        """Put the record into `folder`, whole or not at all."""
+        temporary = folder / f".{self.name}.json"
+        temporary.write_text(json.dumps(asdict(self)))
+        temporary.replace(folder / f"{self.name}.json")
+
+
+def read_record(path: Path) -> Record | None:
+    """The record of a pid file; None when there is none or it is damaged."""
+    try:
+        fields = json.loads(path.read_text())
+        return Record(**{**fields, "identity": Identity(**fields["identity"])})
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def read_records(folder: Path) -> dict[str, Record]:
+    """All records, by name, in the order in which the parts were started."""
+    found = [record for path in folder.glob("*.json") if (record := read_record(path))]
+    return {record.name: record for record in sorted(found, key=lambda record: record.order)}
+
+
+def spawn(
+    argv: list[str], environment: Mapping[str, str], folder: Path, log: Path, user: str | None = None
+) -> tuple[subprocess.Popen[bytes], Identity | None]:
+    """Start a process that outlives this one, in a session of its own, its output appended to `log`."""
+    with log.open("ab") as output:
+        child = subprocess.Popen(
+            argv,
+            env=dict(environment),
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            user=user,
+            group=user,
+            extra_groups=[] if user else None,
+        )
+    return child, identify(child.pid)
+
+
+def _signal(pids: list[int], number: int) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+
+
+def _wait(identity: Identity, seconds: float, child: subprocess.Popen[bytes] | None) -> bool:
+    """Whether the process and the children it leaves behind are gone in time."""
+    until = time.monotonic() + seconds
+    while members(identity):
+        if child is not None:
+            child.poll()
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def stop(record: Record, report: Callable[[str], None], child: subprocess.Popen[bytes] | None = None) -> bool:
+    """Stop exactly this process: its own signal, then SIGTERM, then SIGKILL. False if it was not there.
+
+    `report` is told when it has to be pressed.
+    """
+    found = members(record.identity)
+    if not found:
+        return False
+    leader = [record.identity.pid] if record.running else found
+    _signal(leader, record.stop_signal)
+    if _wait(record.identity, record.grace_s, child):
+        return True
+    report(f"{record.name} did not end within {record.grace_s:g} s; ending it")
+    _signal(members(record.identity), signal.SIGTERM)
+    if not _wait(record.identity, 3, child):
+        _signal(members(record.identity), signal.SIGKILL)
+        _wait(record.identity, 5, child)
+    return True

@@ -1,0 +1,45 @@
+"""The sidecar as a part of the stack."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tokenweir.stack.part import Part, Port, sources_stamp
+from tokenweir.stack.probes import http_ready, url_host
+from tokenweir.stack.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def admin_url(settings: Settings) -> str:
+    """Where the admin API answers, for a client on this machine."""
+    admin = settings.config.admin
+    return f"http://{url_host(admin.address)}:{admin.port}"
+
+
+def admin_headers(settings: Settings) -> dict[str, str]:
+    """What a request to the admin API must carry. Raises OSError when the token's file cannot be read."""
+    admin = settings.config.admin
+    token = admin.token
+    if admin.token_file:
+        token = (settings.path.parent / admin.token_file).read_text().strip()
+    return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+def part(settings: Settings) -> Part:
+    """`python -m sidecar` with the stack's settings."""
+    admin = settings.config.admin
+    url = f"{admin_url(settings)}/healthz"
+    return Part(
+        name="sidecar",
+        title=f"sidecar on {admin.address}:{admin.port}",
+        argv=[sys.executable, "-m", "sidecar", "--config", str(settings.path)],
+        environment=settings.environment,
+        folder=ROOT,
+        log=settings.state.log / "sidecar.log",
+        ports=[Port(admin.address, admin.port, "admin.port")],
+        ready=lambda: http_ready(url),
+        stamp=settings.path.read_text() + sources_stamp(ROOT, "sidecar", "tokenweir"),
+        needs=frozenset({"redis"}),
+    )
