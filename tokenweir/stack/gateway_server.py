@@ -69,6 +69,7 @@ def part(settings: Settings) -> Part:
         environment=settings.environment,
         folder=ROOT,
         log=settings.state.log / "gateway.log",
+        other_logs=(paths.error_log,),
         ports=[
             Port(listen.address, listen.port, "listen.port"),
             Port("127.0.0.1", metrics_port(settings.config), "listen.metrics_port"),

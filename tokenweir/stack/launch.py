@@ -42,17 +42,28 @@ class Started:
     part: Part
     child: subprocess.Popen[bytes] | None
     since: float
+    written: dict[Path, int]
+    """How long each log was at the start."""
+
+    def said(self) -> str:
+        """The end of what its logs have gained since."""
+        return "\n".join(filter(None, (tail(log, skip) for log, skip in self.written.items())))
 
 
-def tail(log: Path, lines: int = 12, skip: int = 0) -> str:
-    """The last lines of a log, from byte `skip` on."""
+def tail(log: Path, skip: int = 0, lines: int = 12) -> str:
+    """The last lines of a log from byte `skip` on, under its name; nothing if there are none."""
     try:
         with log.open("rb") as file:
             file.seek(skip)
             text = file.read()[-8000:].decode(errors="replace")
     except OSError:
         return ""
-    return "\n".join(f"    {line}" for line in text.splitlines()[-lines:])
+    shown = "\n".join(f"    {line}" for line in text.splitlines()[-lines:])
+    return f"The end of {log}:\n{shown}" if shown else ""
+
+
+def _sizes(part: Part) -> dict[Path, int]:
+    return {log: log.stat().st_size if log.exists() else 0 for log in (part.log, *part.other_logs)}
 
 
 def _check_ports(part: Part, present: Record | None = None) -> None:
@@ -70,19 +81,21 @@ def _check_ports(part: Part, present: Record | None = None) -> None:
 
 
 def _start(part: Part, order: int, run: Path) -> Started:
+    written = _sizes(part)
     child, identity = spawn(part.argv, part.environment, part.folder, part.log, part.user)
     if identity is not None:
         Record(part.name, order, identity, part.digest, int(part.stop_signal), part.grace_s).write(run)
-    return Started(part, child, time.monotonic())
+    return Started(part, child, time.monotonic(), written)
 
 
 def _reload(part: Part, record: Record, run: Path) -> Started:
     assert part.reload_signal is not None
+    written = _sizes(part)
     os.kill(record.identity.pid, part.reload_signal)
     Record(record.name, record.order, record.identity, part.digest, record.stop_signal, part.grace_s).write(
         run
     )
-    return Started(part, None, time.monotonic())
+    return Started(part, None, time.monotonic(), written)
 
 
 def _await(started: list[Started], report: Report) -> None:
@@ -99,14 +112,11 @@ def _await(started: list[Started], report: Report) -> None:
                 continue
             report(name, "starting", awaited)
             if item.child is not None and item.child.poll() is not None:
-                raise StackError(
-                    f"{item.part.title} ended at once (exit status {item.child.returncode}). "
-                    f"The end of {item.part.log}:\n{tail(item.part.log)}"
-                )
+                status = item.child.returncode
+                raise StackError(f"{item.part.title} ended with exit status {status}.\n{item.said()}")
             if seconds > READY_WITHIN_S:
                 raise StackError(
-                    f"{item.part.title} is not ready after {seconds:.0f} s: {awaited}. "
-                    f"The end of {item.part.log}:\n{tail(item.part.log)}"
+                    f"{item.part.title} is not ready after {seconds:.0f} s: {awaited}.\n{item.said()}"
                 )
         time.sleep(POLL_S)
 

@@ -25,7 +25,8 @@ class Part:
 
     `ready` returns None, or in a few words what is still awaited. `stamp` stands for everything beside the
     command that the process reads at its start: where it changes, the process is started anew, or gets
-    `reload_signal` if it has one.
+    `reload_signal` if it has one. `log` gets what the process writes to its output; `other_logs` are files
+    that it writes itself, shown too when it fails to start.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Part:
     log: Path
     ports: list[Port]
     ready: Callable[[], str | None]
+    other_logs: tuple[Path, ...] = ()
     stamp: str = ""
     user: str | None = None
     reload_signal: int | None = None

@@ -177,6 +177,18 @@ def test_a_part_that_ends_at_once_is_reported_with_the_end_of_its_log(
         )
 
 
+def test_only_what_the_failed_start_wrote_is_shown_and_from_all_its_logs(
+    run: Path, make: Callable[..., Part], tmp_path: Path
+) -> None:
+    own = tmp_path / "own.log"
+    own.write_text("of yesterday\n")
+    code = f"open({str(own)!r}, 'a').write('cannot bind'); raise SystemExit(1)"
+    with pytest.raises(StackError) as raised:
+        launch.bring_up([make("one", code, other_logs=(own,))], run, lambda *_: None)
+    assert "cannot bind" in str(raised.value)
+    assert "of yesterday" not in str(raised.value)
+
+
 def test_a_part_that_is_never_ready_is_reported_with_what_is_awaited(
     run: Path, make: Callable[..., Part], monkeypatch: pytest.MonkeyPatch
 ) -> None:
