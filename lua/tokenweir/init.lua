@@ -15,12 +15,15 @@
 --
 -- Every module is loaded here, so that workers of another user need not read any source file.
 local config = require "tokenweir.config"
+local credentials = require "tokenweir.credentials"
 local disk = require "tokenweir.disk"
 local region = require "tokenweir.region"
 
 local MODULES = {
   "tokenweir.events", "tokenweir.exposition", "tokenweir.init_worker", "tokenweir.lease", "tokenweir.ledger",
   "tokenweir.metrics", "tokenweir.passive_health", "tokenweir.peers", "tokenweir.poller", "tokenweir.state",
+  "tokenweir.access", "tokenweir.balancer", "tokenweir.header_filter", "tokenweir.body_filter", "tokenweir.log",
+  "tokenweir.errors", "tokenweir.models", "tokenweir.probes",
 }
 
 local _M = {}
@@ -39,6 +42,10 @@ function _M.start(path)
   end
   local ok
   ok, err = region.open(settings.state_dir)
+  if not ok then
+    error("tokenweir: " .. err, 0)
+  end
+  ok, err = credentials.load(settings.backend_keys_file)
   if not ok then
     error("tokenweir: " .. err, 0)
   end

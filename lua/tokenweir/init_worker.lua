@@ -7,6 +7,7 @@ local lingering = require "tokenweir.lingering"
 local metrics = require "tokenweir.metrics"
 local passive_health = require "tokenweir.passive_health"
 local poller = require "tokenweir.poller"
+local prepare = require "tokenweir.prepare"
 local region = require "tokenweir.region"
 local state = require "tokenweir.state"
 
@@ -78,6 +79,7 @@ function _M.start()
   if not slot then
     ngx.log(ngx.ERR, "tokenweir: this worker's load is not seen by the others: ", err)
   end
+  prepare.follow()
   state.refresh(now, true)
   local interval = config.current.poll_ms / 1000
   ngx.timer.at(0, poll)

@@ -56,6 +56,11 @@ function _M.probe(place, now)
   return health.probe(region.health()[place], now, settings())
 end
 
+--- A probe ended and told nothing: the next may go.
+function _M.abandon(place, now)
+  health.abandon(region.health()[place], now)
+end
+
 --- Backends that are out.
 -- @return table id -> why
 function _M.ejected(known, now)

@@ -171,7 +171,8 @@ end
 -- and `max_tokens_name`, `prompt_bytes` (UTF-8 bytes of text that the model reads, media left out; see `prompt`),
 -- `prompt_tokens` (ids, where the prompt is given as numbers, or nil), `messages` (of chat, items of responses),
 -- `prompts` (of completions and embeddings: how many are asked at once), `media` (parts), `conflict` (see above).
--- @tparam string kind "chat", "completions", "responses" or "embeddings"
+-- @tparam string kind "chat", "completions", "responses", "embeddings" or "other" (of which only `model` and `stream`
+--   are read)
 -- @tparam string body
 -- @tparam table out reused from call to call, cleared first
 -- @treturn boolean true; or nil, an error code (`invalid_json`, `invalid_type`, `invalid_value`, `invalid_member`,

@@ -55,6 +55,8 @@ _M.BY_KIND = {
   embeddings = shape {
     member "model", member("input", prompt.PROMPTS), member("messages", prompt.CONVERSATION),
   },
+  -- Whatever else takes JSON below /v1/: only routed.
+  other = shape { member "model", member "stream" },
 }
 
 return _M

@@ -1,0 +1,136 @@
+--- The access phase: who asks, for which model, where it goes. It leaves a reserved backend in `ngx.ctx`.
+local auth = require "tokenweir.auth"
+local body = require "tokenweir.body"
+local clock = require "tokenweir.core.clock"
+local errors = require "tokenweir.errors"
+local limits = require "tokenweir.limits"
+local models = require "tokenweir.models"
+local pick = require "tokenweir.pick"
+local prediction = require "tokenweir.prediction"
+local quarantine = require "tokenweir.quarantine"
+local record = require "tokenweir.record"
+local region = require "tokenweir.region"
+local request = require "tokenweir.core.request"
+local state = require "tokenweir.state"
+local waiting = require "tokenweir.waiting"
+
+local ngx = ngx
+local get_method = ngx.req.get_method
+local now_ms = clock.ms
+local ceil = math.ceil
+local tonumber = tonumber
+
+local KINDS = {
+  ["/v1/chat/completions"] = "chat",
+  ["/v1/completions"] = "completions",
+  ["/v1/responses"] = "responses",
+  ["/v1/embeddings"] = "embeddings",
+}
+
+local _M = {}
+
+local function deadline_of(settings, key)
+  local ms = key and key.deadline_ms
+  local all = settings.limits.deadline_ms
+  if not ms or (all and all < ms) then
+    ms = all
+  end
+  return ms
+end
+
+-- The model that the request goes to: what it names, else the configured one, else the only one there is.
+local function resolve(r, known, key)
+  local asked = r.parsed.model
+  local name = asked or models.default(known)
+  if not name then
+    return errors.send(400, "model_required",
+      "The request names no model, and no default_model is configured. " .. models.listing(known, key), "model")
+  end
+  local pool = known.fleet.models[name]
+  if not pool or not auth.allows(key, name, pool.name) then
+    return models.refuse(known, key, name, pool)
+  end
+  r.pool, r.model = pool, pool.name
+end
+
+-- Chooses a backend, or waits for one.
+local function choose(r, known, now)
+  if waiting.somebody(r.pool) then
+    return waiting.wait(r, known, now, "full")
+  end
+  local index, reason, retry_at = pick.pick(known, r, now)
+  if index then
+    pick.take(known, r, index, now)
+    return known
+  elseif reason == "full" then
+    return waiting.wait(r, known, now, reason)
+  end
+  return errors.send(503, "no_capacity", "No backend of model '" .. errors.echo(r.model) .. "' can be reached now.",
+    nil, retry_at and retry_at > now and (retry_at - now) / 1000 or 2)
+end
+
+--- What the proxy module reads. Values come from the fleet and our own files, which are checked for control characters.
+local function set_variables(r, known)
+  local target, var = r.target, ngx.var
+  var.tw_host = target.authority
+  if target.authorization then
+    var.tw_authorization = target.authorization
+  elseif auth.wanted(known.settings) then
+    var.tw_authorization = ""
+  end
+  if target.tls then
+    var.tw_sni, var.tw_connection, var.tw_scheme = target.sni, target.connection, "https"
+    if not target.verify then
+      var.tw_request = record.keep(r)
+      return ngx.exec("@unverified")
+    end
+  end
+end
+
+--- Handles a request below /v1/.
+function _M.run()
+  local now = now_ms()
+  local r = record.take(now)
+  ngx.ctx = r
+  local known = state.current(now)
+  local settings = known.settings
+  if not settings or not known.fleet then
+    return errors.starting()
+  end
+  local key = auth.check(settings)
+  r.key = key
+  r.priority = auth.priority(key)
+  local deadline = deadline_of(settings, key)
+  if deadline then
+    r.deadline = now + deadline
+  end
+  local kind = KINDS[ngx.var.uri]
+  r.kind = kind and get_method() == "POST" and kind or "other"
+  body.read(r)
+  resolve(r, known, key)
+  region.arrive(r.pool.place)
+  quarantine.check(r, now)
+  prediction.fill(r, known)
+  if r.kind == "other" then
+    r.prompt = ceil((tonumber(ngx.var.content_length) or 0) / 4)
+  end
+  if key and key.limited then
+    limits.admit(r, key, r.prompt + ceil(r.mean) * r.n)
+  end
+  -- Reading the body may have taken a while.
+  now = now_ms()
+  known = choose(r, state.current(now), now)
+  r.wait_ms = now_ms() - now
+  if r.parsed.kind then
+    body.rewrite(r, r.upstream, r.kind ~= "other")
+    request.clear(r.parsed)
+  end
+  set_variables(r, known)
+end
+
+--- Goes on in the location of backends whose certificate is not verified.
+function _M.resume()
+  ngx.ctx = record.find(tonumber(ngx.var.tw_request))
+end
+
+return _M

@@ -1,0 +1,121 @@
+--- The request's body: read, parsed where it is JSON that we understand, and changed by offset.
+--
+-- Up to `client_body_buffer_size` nginx keeps it in memory. A larger one is in a file, which a worker thread reads: the
+-- worker itself never blocks on it, and it is never let through unread.
+local errors = require "tokenweir.errors"
+local json_string = require "tokenweir.core.json_string"
+local request = require "tokenweir.core.request"
+local splice = require "tokenweir.core.splice"
+
+local ngx = ngx
+local get_body_data, get_body_file, read_body = ngx.req.get_body_data, ngx.req.get_body_file, ngx.req.read_body
+local run_worker_thread = rawget(ngx, "run_worker_thread")  -- missing where nginx has no threads
+local find, lower = string.find, string.lower
+local unpack = unpack
+
+local THREADS, MODULE = "tokenweir", "tokenweir.core.body_file"
+
+local _M = {}
+
+local edits = {}
+
+local function refuse(code, message, param)
+  local encoding = ngx.var.http_content_encoding
+  if encoding and encoding ~= "" and lower(encoding) ~= "identity" then
+    return errors.send(415, "unsupported_encoding",
+      "The body is sent with Content-Encoding '" .. errors.echo(encoding) .. "'; send it as plain JSON.")
+  end
+  return errors.send(400, code, message, param)
+end
+
+-- A body that is not understood is the engine's to judge, unless what the key allows depends on it.
+local function refuse_unless_other(r, code, message, param)
+  if r.kind == "other" and not (r.key and r.key.models) then
+    return request.clear(r.parsed)
+  end
+  return refuse(code, message, param)
+end
+
+local function in_thread(...)
+  if not run_worker_thread then
+    return errors.send(413, "request_too_large",
+      "A body of this size cannot be read here: this nginx has no worker threads (limits.body_memory is the bound).")
+  end
+  local ran, result, err = run_worker_thread(THREADS, MODULE, ...)
+  if not ran then
+    ngx.log(ngx.ERR, "tokenweir: a worker thread failed: ", result)
+    return errors.send(500, "internal_error", "The gateway could not read the body.")
+  end
+  return result, err
+end
+
+local function parse_file(r, path)
+  local found = in_thread("inspect", path, r.kind)
+  if not found.ok then
+    if found.code == "unreadable" then
+      ngx.log(ngx.ERR, "tokenweir: a body file cannot be read: ", found.message)
+      return errors.send(500, "internal_error", "The gateway could not read the body.")
+    end
+    return refuse_unless_other(r, found.code, found.message, found.param)
+  end
+  request.adopt(r.parsed, found, path)
+end
+
+-- Forms and files are routed by configuration; everything else below /v1/ is JSON.
+local function is_form()
+  local content_type = ngx.var.content_type
+  return content_type and find(lower(content_type), "multipart/", 1, true) == 1
+end
+
+--- Reads the whole body and parses what is JSON into `r.parsed`. A bad one ends the request.
+function _M.read(r)
+  read_body()
+  local body, path = get_body_data(), nil
+  if not body then
+    path = get_body_file()
+  end
+  if r.kind == "other" and (not body and not path or is_form()) then
+    return
+  end
+  if path then
+    return parse_file(r, path)
+  end
+  local ok, code, message, param = request.parse(r.kind, body or "", r.parsed)
+  if not ok then
+    return refuse_unless_other(r, code, message, param)
+  end
+end
+
+--- Makes the body say what the engine is to see: its own name of the model, and one value for each member.
+-- @param upstream string, the engine's name of the model
+-- @param insert boolean, whether a body without a model gets one
+function _M.rewrite(r, upstream, insert)
+  local parsed = r.parsed
+  local changed = parsed.conflict ~= nil
+  for k = #edits, 1, -1 do
+    edits[k] = nil
+  end
+  if parsed.model and parsed.model ~= upstream or not parsed.model and insert then
+    splice.set_member(edits, parsed, "model", json_string.encode(upstream))
+    changed = true
+  end
+  if not changed then
+    return
+  end
+  if parsed.file then
+    local name = parsed.file .. ".tokenweir"
+    local written, err = in_thread("rewrite", parsed.file, name, unpack(edits))
+    if not written then
+      ngx.log(ngx.ERR, "tokenweir: a changed body cannot be written: ", err)
+      return errors.send(500, "internal_error", "The gateway could not change the body.")
+    end
+    ngx.req.set_body_file(name, true)
+    return
+  end
+  if parsed.conflict then
+    splice.agree(edits, parsed)
+  end
+  ngx.req.set_body_data(splice.apply(parsed.body, edits))
+end
+
+return _M

@@ -1,0 +1,100 @@
+--- The body filter: counts what streams past, without changing a byte of it, and ends a stream that broke off.
+local clock = require "tokenweir.core.clock"
+local errors = require "tokenweir.errors"
+local ledger = require "tokenweir.ledger"
+local passive_health = require "tokenweir.passive_health"
+local sse = require "tokenweir.core.sse"
+local upstream_log = require "tokenweir.upstream_log"
+local usage = require "tokenweir.core.usage"
+
+local ngx = ngx
+local arg = ngx.arg
+local now_ms = clock.ms
+local byte = passive_health.byte
+local first_token, progress = ledger.first_token, ledger.progress
+local feed_sse, feed_usage = sse.feed, usage.feed
+
+local _M = {}
+
+local function count(r, chunk, now)
+  local stream = r.sse
+  if not stream then
+    if r.usage then
+      feed_usage(r.usage, chunk)
+    end
+    return
+  end
+  local before = stream.events
+  feed_sse(stream, chunk)
+  if stream.events == before then
+    return
+  end
+  if not r.first_token then
+    r.first_token = now
+    first_token(r)
+    if r.probe then
+      -- A backend on probation that produces has passed; a long answer's end need not be waited for.
+      passive_health.success(r.place, now)
+    end
+  end
+  progress(r, stream.events * r.tokens_per_event)
+end
+
+-- Ends a stream with an event that says why; then the connection closes.
+local function end_stream(r, status, code, message)
+  if r.sse and not r.sse.done then
+    arg[1] = errors.event(status, code, message)
+    arg[2] = true
+  end
+end
+
+-- An empty chunk that is not the last: nginx flushes the head, or gives up on a backend in the middle of its answer.
+local function look_for_break(r)
+  if not r.broken and upstream_log.over() then
+    r.broken = true
+    end_stream(r, 502, "upstream_broke", "The backend broke off in the middle of its answer.")
+  end
+end
+
+local function own_page(r)
+  arg[1] = r.error_page
+  arg[2] = true
+  r.error_page = ""
+end
+
+--- Handles one chunk of any answer.
+function _M.run()
+  local r = ngx.ctx
+  if r.error_page then
+    return own_page(r)
+  elseif not r.header then
+    return
+  elseif r.late then
+    return ngx.ERROR
+  end
+  local chunk, last = arg[1], arg[2]
+  if chunk == "" then
+    if last then
+      r.ended = true
+      return
+    end
+    return look_for_break(r)
+  end
+  local now = now_ms()
+  if r.first_byte then
+    byte(r.place, now, now - r.last_byte)
+  else
+    r.first_byte = now
+    byte(r.place, now)
+  end
+  r.last_byte = now
+  count(r, chunk, now)
+  if last then
+    r.ended = true
+  elseif r.deadline and now > r.deadline then
+    r.late = true
+    return end_stream(r, 504, "deadline_exceeded", "The request took longer than its deadline.")
+  end
+end
+
+return _M

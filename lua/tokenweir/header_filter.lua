@@ -1,0 +1,99 @@
+--- The header filter: says where a request went and why, and turns nginx's own error pages into OpenAI's shape.
+local clock = require "tokenweir.core.clock"
+local errors = require "tokenweir.errors"
+local limits = require "tokenweir.limits"
+local sse = require "tokenweir.core.sse"
+local state = require "tokenweir.state"
+local upstream_log = require "tokenweir.upstream_log"
+local usage = require "tokenweir.core.usage"
+
+local ngx = ngx
+local now_ms = clock.ms
+local ceil, floor = math.ceil, math.floor
+local find = string.find
+
+local _M = {}
+
+-- What a page of nginx's own means for a request that had a backend.
+local function explain(r, status)
+  if r.refused == 429 then
+    return 429, "overloaded", "Every backend that this request was offered to is busy. Try again later.", 1
+  elseif r.refused then
+    return 503, "no_capacity", "Every backend that this request was offered to refused it. Try again later.", 2
+  end
+  status = r.cut or status
+  if (status == 502 or status == 504) and r.backend and not r.cut and upstream_log.sent() == 0 then
+    return 503, "no_capacity", "No backend could be reached. Try again later.", 2
+  elseif status == 504 and r.deadline and now_ms() >= r.deadline then
+    return 504, "deadline_exceeded", "The request took longer than its deadline."
+  end
+  return status, errors.of_nginx(status)
+end
+
+local function own_page(r, status)
+  local code, message, retry_after
+  status, code, message, retry_after = explain(r, status)
+  local body = errors.body(status, code, message)
+  ngx.status = status
+  local header = ngx.header
+  header["Content-Type"] = "application/json"
+  header["Content-Length"] = #body
+  if retry_after then
+    header["Retry-After"] = errors.retry_after(retry_after)
+  end
+  r.error_page = body
+end
+
+-- Only answers of a kind that is understood are looked into.
+local function listen(r)
+  if r.kind == "other" then
+    return
+  end
+  if r.stream and find(ngx.header["Content-Type"] or "", "text/event-stream", 1, true) then
+    r.sse = r.sse_state
+    sse.reset(r.sse)
+  else
+    r.usage = r.usage_state
+    usage.reset(r.usage)
+  end
+end
+
+local function tell(r)
+  local header, shown = ngx.header, state.current(now_ms()).settings.headers
+  if shown.backend then
+    header["X-Tokenweir-Backend"] = r.backend
+  end
+  if shown.predicted_tokens and r.mean then
+    header["X-Tokenweir-Predicted-Tokens"] = ceil(r.mean * r.n)
+  end
+  if shown.wait_ms then
+    header["X-Tokenweir-Wait-Ms"] = floor(r.wait_ms)
+  end
+end
+
+--- Handles the head of any answer.
+function _M.run()
+  local r, status = ngx.ctx, ngx.status
+  if r.answered then
+    if r.limited then
+      limits.headers(r)
+    end
+    return
+  end
+  if status >= 400 and (not r.backend or not upstream_log.answered()) then
+    own_page(r, status)
+  elseif r.backend then
+    r.header = status
+    if status == 200 then
+      listen(r)
+    end
+  end
+  if r.backend then
+    tell(r)
+  end
+  if r.limited then
+    limits.headers(r)
+  end
+end
+
+return _M

@@ -1,0 +1,96 @@
+--- The log phase: frees what a request held, whatever became of it, and records how it went.
+local clock = require "tokenweir.core.clock"
+local completion = require "tokenweir.completion"
+local ledger = require "tokenweir.ledger"
+local limits = require "tokenweir.limits"
+local metrics = require "tokenweir.metrics"
+local outcome_of = require "tokenweir.outcome"
+local record = require "tokenweir.record"
+local sse = require "tokenweir.core.sse"
+local usage = require "tokenweir.core.usage"
+local waiting = require "tokenweir.waiting"
+
+local ngx = ngx
+local ceil, floor = math.ceil, math.floor
+local now_ms = clock.ms
+
+--- A reservation whose client has gone is kept for at most this much longer than the engine probably needs.
+local MARGIN = 1.5
+
+local _M = {}
+
+local function free(r, outcome, now)
+  if outcome == "client_gone" and not r.stream and r.target.runs_on and r.kind ~= "embeddings" then
+    local target = r.target
+    local needed = target.prefill * r.prompt + target.step * (r.q90 or r.mean or 0)
+    ledger.linger(r, r.reserved_at + MARGIN * needed, now)
+  else
+    ledger.release(r)
+  end
+  waiting.wake()
+end
+
+local function write_variables(r, outcome, output, prompt)
+  local var = ngx.var
+  local first = r.first_token or r.first_byte
+  var.tw_kind, var.tw_model, var.tw_key = r.kind, r.model, r.key and r.key.id
+  var.tw_backend, var.tw_outcome, var.tw_tries = r.backend, outcome, r.tries
+  var.tw_predicted = r.mean and ceil(r.mean * r.n) or "null"
+  var.tw_output, var.tw_prompt = output or "null", prompt or "null"
+  var.tw_wait = r.wait_ms and floor(r.wait_ms) or "null"
+  var.tw_ttft = first and floor(first - r.arrived) or "null"
+end
+
+-- A request that never had a backend.
+local function unserved(r, status, now)
+  local outcome = status == 499 and "client_gone" or "refused"
+  metrics.request(r.model or "", "", outcome, status, nil, nil, nil, nil, now - r.arrived)
+  if r.limited then
+    limits.settle(r, 0)
+  end
+  write_variables(r, outcome)
+end
+
+local function served(r, status, now)
+  local outcome = outcome_of.conclude(r, status, now)
+  free(r, outcome, now)
+  if r.sse then
+    sse.finish(r.sse)
+  elseif r.usage then
+    usage.finish(r.usage)
+  end
+  local output, source, prompt, cached = completion.tokens(r)
+  local first = r.first_token or r.first_byte
+  metrics.request(r.model, r.backend, outcome, status, prompt, output, r.wait_ms, first and first - r.arrived,
+    now - r.arrived)
+  if r.limited then
+    limits.settle(r, r.header and (prompt or r.prompt) + (output or 0) or 0)
+  end
+  completion.write(r, ngx.var.tw_id, status, outcome, output, source, prompt, cached, now)
+  write_variables(r, outcome, output, prompt)
+end
+
+-- nginx refused it before the access phase.
+local function unknown()
+  local var = ngx.var
+  var.tw_predicted, var.tw_output, var.tw_prompt, var.tw_wait, var.tw_ttft = "null", "null", "null", "null", "null"
+  var.tw_tries = 0
+end
+
+--- Ends a request.
+function _M.run()
+  local r = ngx.ctx
+  if not r.taken then
+    return unknown()
+  end
+  local status, now = ngx.status, now_ms()
+  waiting.leave(r)
+  if r.backend then
+    served(r, status, now)
+  else
+    unserved(r, status, now)
+  end
+  record.give(r)
+end
+
+return _M

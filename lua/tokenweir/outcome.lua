@@ -1,0 +1,78 @@
+--- How a request ended, and what that says of its backend.
+local clock = require "tokenweir.core.clock"
+local health = require "tokenweir.core.health"
+local passive_health = require "tokenweir.passive_health"
+local quarantine = require "tokenweir.quarantine"
+local state = require "tokenweir.state"
+local upstream_log = require "tokenweir.upstream_log"
+
+local now_ms = clock.ms
+local CLIENT_GONE = 499
+
+local _M = {}
+
+-- The answer had begun.
+local function of_answer(r)
+  if r.late then
+    return "timeout"
+  elseif r.broken then
+    return "upstream_broke", "broke"
+  elseif not r.ended then
+    return "client_gone"
+  end
+  local status = r.header
+  if health.counts(status) then
+    return "upstream_error", "status"
+  elseif status >= 500 or (r.sse and r.sse.error) then
+    return "upstream_error"
+  elseif status >= 400 then
+    return "refused", status ~= 429 and "success" or nil
+  end
+  return "ok", "success"
+end
+
+-- No answer had begun.
+local function of_none(r, status)
+  if status == CLIENT_GONE then
+    return "client_gone"
+  elseif r.refused then
+    return r.refused == 429 and "refused" or "upstream_error"
+  elseif not r.cut and upstream_log.sent() == 0 then
+    return "upstream_error", "connect"
+  elseif status == 504 then
+    if r.deadline and now_ms() >= r.deadline then
+      return "timeout"
+    end
+    return "timeout", "status"
+  elseif status == 502 then
+    return "upstream_broke", "broke"
+  end
+  return "upstream_error"
+end
+
+--- Classifies a request that had a backend and tells passive health; in the log phase.
+-- @param status as sent to the client
+-- @return string, of the contract's `Outcome`
+function _M.conclude(r, status, now)
+  local outcome, sign
+  if r.header then
+    outcome, sign = of_answer(r)
+  else
+    outcome, sign = of_none(r, status)
+  end
+  if sign == "success" then
+    passive_health.success(r.place, now)
+  elseif sign and not r.noted then
+    passive_health.failure(r.place, sign, now)
+  elseif r.probe then
+    passive_health.abandon(r.place, now)
+  end
+  if sign == "broke" then
+    quarantine.suspect(r)
+  elseif sign == "connect" then
+    quarantine.crashed(r.backend, state.current(now).settings.limits.quarantine_ms)
+  end
+  return outcome
+end
+
+return _M

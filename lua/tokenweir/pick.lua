@@ -1,0 +1,88 @@
+--- Picks a backend for a request: what is usable, what is in flight, what the policy says. One pick runs at a time in a
+-- worker and none yields, so the tables here are reused.
+local contract = require "tokenweir.contract"
+local eligible = require "tokenweir.core.eligible"
+local ledger = require "tokenweir.ledger"
+local metrics = require "tokenweir.metrics"
+local passive_health = require "tokenweir.passive_health"
+local policy = require "tokenweir.core.policy"
+local region = require "tokenweir.region"
+local targets = require "tokenweir.targets"
+
+local filter = eligible.filter
+local interchangeable = targets.interchangeable
+local get_policy, policy_pick = policy.get, policy.pick
+local random = math.random
+
+local candidates = require("table.new")(contract.numbers.max_backends, 0)
+local query = {
+  now = 0, health = nil, stale = false, random = random, settings = nil, by_turn = false, tried = {}, tried_count = 0,
+}
+
+local _M = {}
+
+-- Drops what a retry cannot reach with the request as it was made.
+local function keep_interchangeable(fleet, r, count)
+  local kept = 0
+  for k = 1, count do
+    if interchangeable(fleet.target[candidates[k]], r.target) then
+      kept = kept + 1
+      candidates[kept] = candidates[k]
+    end
+  end
+  return kept
+end
+
+--- @param known `state.current()`
+-- @param r record; a request that was sent before (`r.tried_count > 0`) is only offered what can take it unchanged
+-- @return index in the fleet; or nil and "full" (wait), "ejected" (and when one may be probed, ms), "tried" or "down"
+function _M.pick(known, r, now)
+  local fleet = known.fleet
+  local served = get_policy(known.policy)
+  query.now, query.stale, query.health = now, known.stale, region.health()
+  query.settings = known.thresholds
+  query.by_turn = served.by_turn
+  query.tried, query.tried_count = r.tried, r.tried_count
+  if r.tried_count > 0 then
+    query.credential_group, query.upstream = r.target.group, r.upstream
+  else
+    query.credential_group, query.upstream = nil, nil
+  end
+  local count, word, retry_at = filter(fleet, r.pool, query, candidates)
+  if count > 0 and r.tried_count > 0 then
+    count = keep_interchangeable(fleet, r, count)
+    word = "tried"
+  end
+  if count == 0 then
+    return nil, word, retry_at
+  end
+  local view = ledger.view(known, candidates, count, now)
+  local index, reason = policy_pick(served, view, r, candidates, count)
+  if known.shadow and not r.shadow then
+    _M.shadow(known, view, r, count, index)
+  end
+  return index, reason
+end
+
+--- What the shadow policy would have chosen: only counted and recorded.
+function _M.shadow(known, view, r, count, index)
+  local shadow = get_policy(known.shadow)
+  local choice = shadow and policy_pick(shadow, view, r, candidates, count)
+  r.shadow = choice and known.fleet.id[choice] or "full"
+  if index then
+    metrics.add("shadow", 1, choice == index and "yes" or "no")
+  end
+end
+
+--- Reserves the request on what was picked.
+function _M.take(known, r, index, now)
+  local fleet = known.fleet
+  local target = fleet.target[index]
+  r.target, r.backend = target, target.id
+  r.upstream, r.alternates = r.pool.upstream_of[index], r.pool.alternates[index]
+  r.policy = known.policy
+  ledger.reserve(r, fleet, index, now)
+  r.probe = passive_health.probe(target.place, now)
+end
+
+return _M

@@ -1,0 +1,51 @@
+--- GET /healthz: the gateway is alive. GET /readyz: it has a snapshot and a backend that can be used.
+local clock = require "tokenweir.core.clock"
+local health = require "tokenweir.core.health"
+local region = require "tokenweir.region"
+local state = require "tokenweir.state"
+
+local ngx = ngx
+
+local _M = {}
+
+local function say(status, text)
+  ngx.status = status
+  ngx.ctx.answered = true
+  local header = ngx.header
+  header["Content-Type"] = "text/plain; charset=utf-8"
+  header["Cache-Control"] = "no-store"
+  header["Content-Length"] = #text + 1
+  ngx.print(text, "\n")
+end
+
+--- Whether requests can be served, and why not.
+-- @return boolean, string
+function _M.readiness(now)
+  local known = state.current(now)
+  if not known.settings then
+    return false, "no settings: is the sidecar running, and Redis?"
+  elseif not known.fleet then
+    return false, "no snapshot: is the sidecar running, and Redis?"
+  end
+  local fleet, rows = known.fleet, region.health()
+  if fleet.size == 0 then
+    return false, "no backends are configured"
+  end
+  for i = 1, fleet.size do
+    if fleet.state[i] == "ready" and health.usable(rows[fleet.slot[i]], now) then
+      return true, known.stale and "ready (the snapshot is stale)" or "ready"
+    end
+  end
+  return false, "no backend is usable"
+end
+
+function _M.alive()
+  return say(200, "alive")
+end
+
+function _M.ready()
+  local ready, why = _M.readiness(clock.ms())
+  return say(ready and 200 or 503, why)
+end
+
+return _M

@@ -1,0 +1,108 @@
+--- Prompts that were in flight when an engine crashed, twice: refused for a while, since the third would crash too.
+--
+-- Only hashes of prompts are kept. A broken answer alone is no crash (a stream may be cut for other reasons): it is
+-- noted, and counts when the same backend refuses connections within the next moments.
+local clock = require "tokenweir.core.clock"
+local errors = require "tokenweir.errors"
+local metrics = require "tokenweir.metrics"
+local request = require "tokenweir.core.request"
+
+local dict = ngx.shared.tokenweir_quarantine
+local ngx = ngx
+local now_ms = clock.ms
+local ceil = math.ceil
+
+--- A crash shows itself within this time: the engine's port is closed at once, and requests or scrapes meet that.
+local CONFIRM_S = 15
+local CRASHES = 2
+--- A first crash is remembered for so long, at least.
+local MEMORY_S = 3600
+local MOST_SUSPECTS = 1024
+--- How often a worker looks whether anything is in quarantine at all.
+local LOOK_MS = 200
+
+local _M = {}
+
+local anything, looked_at = false, 0
+local scratch = {}
+
+local function digest_of(r)
+  if r.digest then
+    return r.digest
+  end
+  local body = ngx.req.get_body_data()
+  if body and request.parse(r.kind, body, scratch) then
+    r.digest = request.digest(scratch)
+  end
+  request.clear(scratch)
+  return r.digest
+end
+
+--- Refuses a request whose prompt is in quarantine.
+-- @param digest string or nil: computed here if anything is in quarantine
+function _M.check(r, now)
+  if now - looked_at > LOOK_MS then
+    looked_at, anything = now, dict:get("anything")
+  end
+  if not anything or not r.parsed.kind then
+    return
+  end
+  local digest = request.digest(r.parsed)
+  r.digest = digest
+  local until_ms = dict:get("out:" .. digest)
+  if until_ms and until_ms > now then
+    metrics.add("quarantined", 1)
+    return errors.send(422, "prompt_quarantined",
+      "This prompt was being processed at two crashes of backends, so it is not sent to another one for now.",
+      nil, (until_ms - now) / 1000)
+  end
+end
+
+--- An answer of this backend broke off: the prompt is under suspicion until it is clear whether the engine crashed.
+function _M.suspect(r)
+  local digest = digest_of(r)
+  if not digest then
+    return
+  end
+  local list = "broke:" .. r.backend
+  local length = dict:llen(list)
+  if length and length < MOST_SUSPECTS then
+    dict:rpush(list, digest .. " " .. now_ms())
+  end
+  if (dict:get("down:" .. r.backend) or 0) > now_ms() - CONFIRM_S * 1000 then
+    _M.crashed(r.backend)
+  end
+end
+
+local function count(digest, quarantine_ms)
+  local crashes = dict:incr("crashes:" .. digest, 1, 0, MEMORY_S)
+  if crashes and crashes >= CRASHES and quarantine_ms > 0 then
+    local seconds = ceil(quarantine_ms / 1000)
+    dict:set("out:" .. digest, now_ms() + quarantine_ms, seconds)
+    dict:set("anything", true, seconds)
+    dict:delete("crashes:" .. digest)
+    looked_at = 0
+  end
+end
+
+--- This backend refuses connections: what broke off there a moment ago was a crash.
+-- @param quarantine_ms from the settings; nil: as at the last call
+function _M.crashed(backend, quarantine_ms)
+  if quarantine_ms then
+    dict:set("quarantine_ms", quarantine_ms)
+  end
+  quarantine_ms = quarantine_ms or dict:get("quarantine_ms") or 0
+  local now = now_ms()
+  dict:set("down:" .. backend, now, CONFIRM_S)
+  local list = "broke:" .. backend
+  local entry = dict:lpop(list)
+  while entry do
+    local digest, at = entry:match("^(%x+) (%S+)$")
+    if digest and now - tonumber(at) < CONFIRM_S * 1000 then
+      count(digest, quarantine_ms)
+    end
+    entry = dict:lpop(list)
+  end
+end
+
+return _M

@@ -1,0 +1,86 @@
+--- The record of one request: a table from a pool, `ngx.ctx` of its request from the access phase to the log phase.
+--
+-- `ngx.ctx` is lost where a request is handed to another location, so before that its number is kept in $tw_request.
+-- Members, by who writes them:
+--   access      arrived, kind, key (of the settings, or nil), priority, parsed, pool, model, deadline, limited
+--   prediction  prompt, mean, median, q90, sd, class, n, max_tokens, prompt_bytes, stream, tokens_per_event
+--   pick        backend (id), target (`targets.lua`), upstream, alternates, policy, shadow, probe
+--   waiting     ticket, line_place, semaphore
+--   ledger      see `core/load.lua` and `ledger.lua`
+--   balancer    tries, tried, tried_count, refused (429 or 503 of the last backend), noted (passive health has it),
+--               cut (502 or 504: it broke off or was too late with a request that it had been sent)
+--   filters     header (status of the upstream's answer), sse, usage, first_byte, last_byte, first_token, ended,
+--               broken, late, error_page
+local request = require "tokenweir.core.request"
+local sse = require "tokenweir.core.sse"
+local usage = require "tokenweir.core.usage"
+
+local MOST_POOLED = 1024
+
+local _M = {}
+
+local pool, pooled = {}, 0
+local by_number, next_number = {}, 0
+
+local function new()
+  local r = {
+    parsed = {}, tried = {}, tried_count = 0, sse_state = sse.new(), usage_state = usage.new(),
+    stream = false, n = 1, prompt = 0, tries = 0,
+  }
+  request.clear(r.parsed)
+  return r
+end
+
+--- A clean record.
+-- @param now ms
+function _M.take(now)
+  local r
+  if pooled > 0 then
+    r = pool[pooled]
+    pool[pooled] = nil
+    pooled = pooled - 1
+  else
+    r = new()
+  end
+  r.taken, r.arrived = true, now
+  return r
+end
+
+--- Gives a record back; it must not be used any more.
+function _M.give(r)
+  if r.number then
+    by_number[r.number] = nil
+  end
+  if pooled >= MOST_POOLED then
+    return
+  end
+  if r.parsed.kind then
+    request.clear(r.parsed)
+  end
+  r.taken, r.arrived, r.number, r.answered, r.error_page = false, nil, nil, nil, nil
+  r.kind, r.key, r.priority, r.pool, r.model, r.deadline, r.limited, r.ticket = nil, nil, nil, nil, nil, nil, nil, nil
+  r.stream, r.n, r.prompt, r.prompt_bytes, r.max_tokens = false, 1, 0, 0, nil
+  r.mean, r.median, r.q90, r.sd, r.class = nil, nil, nil, nil, nil
+  r.backend, r.place, r.target, r.upstream, r.alternates, r.policy, r.shadow = nil, nil, nil, nil, nil, nil, nil
+  r.wait_ms, r.probe, r.reserved, r.tokens_per_event = nil, nil, nil, nil
+  r.tries, r.tried_count, r.refused, r.cut = 0, 0, nil, nil
+  r.header, r.sse, r.usage, r.first_byte, r.last_byte, r.first_token = nil, nil, nil, nil, nil, nil
+  r.ended, r.broken, r.late, r.noted, r.digest = nil, nil, nil, nil, nil
+  pooled = pooled + 1
+  pool[pooled] = r
+end
+
+--- Gives the record a number by which another location finds it.
+function _M.keep(r)
+  next_number = next_number + 1
+  r.number = next_number
+  by_number[next_number] = r
+  return next_number
+end
+
+--- @return the record of a number, or nil
+function _M.find(number)
+  return by_number[number]
+end
+
+return _M

@@ -1,0 +1,95 @@
+--- What the proxy needs of each backend, made once per fleet: the request path then only looks it up.
+--
+-- Adds to a fleet `target[i]` = { id, host, port, authority, tls, verify, sni, authorization, connection, place, group,
+-- runs_on (after its client left), prefill and step (ms per prompt token and per output token) }
+-- and to each of its models `upstream_of[i]`, the engine's name of the model, and `alternates[i]`, how many other
+-- backends a request sent to i may be retried on: same credentials, same engine's name, same way of connecting (a
+-- request's bytes and its Host are fixed when the first backend is chosen).
+local credentials = require "tokenweir.credentials"
+
+local pairs = pairs
+local find = string.find
+
+-- Engines that stop any request when its connection closes. Others run one that does not stream on to its end.
+local STOPS = { vllm = true, sglang = true }
+-- A usual load, for the time that such a request still needs.
+local USUAL_SEQUENCES, USUAL_KV = 16, 16384
+
+local _M = {}
+
+local function address(host)
+  return find(host, ":", 1, true) and "[" .. host .. "]" or host
+end
+
+-- nginx keeps idle connections by address alone. Where one address answers for several TLS names, a connection that was
+-- verified for one must not carry another's request: such backends get a connection each time.
+local function shared_addresses(fleet)
+  local first, shared = {}, {}
+  for i = 1, fleet.size do
+    if fleet.tls[i] then
+      local at = fleet.host[i] .. " " .. fleet.port[i]
+      local identity = fleet.sni[i] .. (fleet.tls_verify[i] and "" or " unverified")
+      if first[at] and first[at] ~= identity then
+        shared[at] = true
+      end
+      first[at] = first[at] or identity
+    end
+  end
+  return shared
+end
+
+--- Whether a request made for backend a can be sent to backend b unchanged.
+function _M.interchangeable(a, b)
+  return a.group == b.group and a.tls == b.tls and a.verify == b.verify and a.connection == b.connection
+end
+
+local function add_alternates(fleet, pool)
+  local upstream_of, alternates = {}, {}
+  for k = 1, pool.size do
+    upstream_of[pool[k]] = pool.upstream[k]
+  end
+  local classes = {}
+  for k = 1, pool.size do
+    local target = fleet.target[pool[k]]
+    local class = table.concat({
+      pool.upstream[k], target.group, target.connection, tostring(target.tls), tostring(target.verify),
+    }, "\0")
+    classes[k] = class
+    classes[class] = (classes[class] or 0) + 1
+  end
+  for k = 1, pool.size do
+    alternates[pool[k]] = classes[classes[k]] - 1
+  end
+  pool.upstream_of, pool.alternates = upstream_of, alternates
+end
+
+--- Prepares a fleet; called whenever a document was applied.
+function _M.prepare(fleet)
+  if fleet.target then
+    return
+  end
+  local shared = shared_addresses(fleet)
+  local targets = {}
+  for i = 1, fleet.size do
+    local host, port = address(fleet.host[i]), fleet.port[i]
+    local tls = fleet.tls[i]
+    local sni = tls and fleet.sni[i] or ""
+    targets[i] = {
+      id = fleet.id[i], place = fleet.slot[i], group = fleet.credential_group[i], host = host, port = port,
+      authority = fleet.host_header[i] ~= "" and fleet.host_header[i] or host .. ":" .. port,
+      tls = tls, verify = tls and fleet.tls_verify[i], sni = sni,
+      connection = tls and shared[fleet.host[i] .. " " .. port] and "close" or "",
+      authorization = credentials.authorization(fleet.id[i]),
+      runs_on = not STOPS[fleet.engine[i]], prefill = fleet.prefill[i],
+      step = fleet.base[i] + fleet.per_sequence[i] * USUAL_SEQUENCES + fleet.per_kv_token[i] * USUAL_KV,
+    }
+  end
+  fleet.target = targets
+  for _, pool in pairs(fleet.models) do
+    if not pool.upstream_of then
+      add_alternates(fleet, pool)
+    end
+  end
+end
+
+return _M

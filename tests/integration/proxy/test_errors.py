@@ -1,0 +1,96 @@
+"""Errors of the gateway's own: OpenAI's shape, the right status, what is wrong and where."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+
+import pytest
+
+from tests.integration.proxy.gateway import Gateway, backend
+from tests.integration.upstream import Answer, Upstream
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "part"),
+    [
+        (b'{"model": "llama", "messages": [}', "invalid_json", "byte offset 32"),
+        (b"", "invalid_json", "empty"),
+        (b"[]", "invalid_json", "expected '{'"),
+        (b'{"model": 7}', "invalid_type", "'model' must be a string"),
+        (b'{"model": "llama", "stream": "yes"}', "invalid_type", "'stream'"),
+        (b'{"model": "llama", "n": 0}', "invalid_value", "'n'"),
+    ],
+)
+def test_a_malformed_body_is_told_what_is_wrong(
+    gateway: Gateway, upstream: Upstream, body: bytes, code: str, part: str
+) -> None:
+    answer = gateway.post(body=body)
+    assert answer.status_code == 400
+    assert answer.headers["content-type"] == "application/json"
+    error = answer.json()["error"]
+    assert (error["type"], error["code"]) == ("invalid_request_error", code)
+    assert part in error["message"]
+    assert not upstream.received
+
+
+def test_a_compressed_body_is_refused_by_name(gateway: Gateway) -> None:
+    answer = gateway.post(body=b"\x1f\x8b", headers={"Content-Encoding": "gzip"})
+    assert answer.status_code == 415
+    assert "gzip" in answer.json()["error"]["message"]
+
+
+def test_a_path_outside_the_api_is_not_found(gateway: Gateway) -> None:
+    answer = gateway.get("/admin")
+    assert answer.status_code == 404
+    assert answer.json()["error"]["code"] == "not_found"
+
+
+def test_a_body_over_the_limit_is_413(start_gateway: Callable[..., Gateway], upstream: Upstream) -> None:
+    gateway = start_gateway([backend(upstream)], limits={"body_max": "64KiB", "body_memory": "32KiB"})
+    answer = gateway.post(body=b'{"model":"llama","messages":"' + b"x" * 70_000 + b'"}')
+    assert answer.status_code == 413
+    assert answer.json()["error"]["code"] == "request_too_large"
+    assert gateway.access_log()[-1]["status"] == 413
+
+
+def exchange(gateway: Gateway, request: bytes) -> bytes:
+    with socket.create_connection(("127.0.0.1", gateway.port), timeout=5) as connection:
+        connection.sendall(request)
+        connection.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+def test_what_is_not_http_is_told_in_json_too(gateway: Gateway) -> None:
+    answer = exchange(gateway, b"GET /v1/models HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b'{"error":{"message":"The request is not valid HTTP."' in answer
+
+
+def test_the_engine_s_own_errors_pass_unchanged(gateway: Gateway, upstream: Upstream) -> None:
+    upstream.answer = Answer(status=400, body=b'{"object":"error","message":"too long"}')
+    answer = gateway.post()
+    assert answer.status_code == 400
+    assert answer.content == b'{"object":"error","message":"too long"}'
+
+
+def test_an_engine_that_cannot_be_reached_is_503_with_retry_after(
+    gateway: Gateway, upstream: Upstream
+) -> None:
+    upstream.crash()
+    answer = gateway.post()
+    assert answer.status_code == 503
+    assert answer.json()["error"]["code"] == "no_capacity"
+    assert 1 <= int(answer.headers["retry-after"]) <= 60
+
+
+@pytest.mark.parametrize("how", ["close", "reset"])
+def test_an_engine_that_breaks_before_it_answers_is_502(
+    gateway: Gateway, upstream: Upstream, how: str
+) -> None:
+    upstream.answer = Answer(break_after=0, broken_by=how)  # type: ignore[arg-type]
+    answer = gateway.post()
+    assert answer.status_code == 502
+    assert answer.json()["error"]["code"] == "upstream_broke"
+    assert len(upstream.received) == 1
+    assert gateway.completions()[0]["outcome"] == "upstream_broke"
