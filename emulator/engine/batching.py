@@ -390,7 +390,10 @@ class Engine:
         return self._decoding.tokens(request) if request.state is State.DECODE else request.computed
 
     def _account(self, steps: int, span: float, tokens: int) -> None:
-        counters = self.counters
+        counters, decoding = self.counters, self._decoding.count
         counters.steps += steps
+        counters.tokens += tokens
         counters.busy += span
+        counters.decoded += decoding * steps
+        counters.decoding += decoding * span
         counters.tensor += tokens * self.pace.time.per_token

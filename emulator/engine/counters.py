@@ -19,6 +19,12 @@ class Counters:
     """Tokens that were looked up in the prefix cache."""
     prefix_hits: int = 0
     steps: int = 0
+    tokens: int = 0
+    """Tokens that the steps held: prompt chunks and one of each decoding sequence."""
+    decoded: int = 0
+    """Tokens that decoding produced, that is all but the first of each request."""
+    decoding: float = 0.0
+    """Time between tokens, summed over the decoding sequences."""
     busy: float = 0.0
     """Time spent in steps."""
     tensor: float = 0.0

@@ -1,0 +1,1 @@
+"""The OpenAI API in front of the emulated engine."""
