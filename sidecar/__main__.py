@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import structlog
@@ -17,6 +19,18 @@ from sidecar.control_plane import ControlPlane
 from tokenweir.config import ConfigError
 
 log = structlog.get_logger(__name__)
+
+
+class Server(uvicorn.Server):
+    """uvicorn, but a signal that asks it to end is a clean end: it is not raised once more afterwards."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Have SIGTERM and SIGINT end the server while inside."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        yield
 
 
 def main() -> int:
@@ -36,7 +50,7 @@ async def serve(path: Path) -> int:
     """Serve the admin API and drive the control plane. Raises ConfigError."""
     plane = ControlPlane(path)
     logs.configure(plane.config.log.level)
-    server = uvicorn.Server(
+    server = Server(
         uvicorn.Config(
             app.create(plane),
             host=plane.config.admin.address,
@@ -48,12 +62,12 @@ async def serve(path: Path) -> int:
             timeout_graceful_shutdown=3,
         )
     )
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload, plane)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, read_again, plane)
     await server.serve()
     return 0 if server.started else 1
 
 
-def reload(plane: ControlPlane) -> None:
+def read_again(plane: ControlPlane) -> None:
     """Read the configuration again; an error leaves what holds."""
     try:
         plane.reload()

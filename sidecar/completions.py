@@ -77,7 +77,7 @@ class Completions:
 
     @property
     def lost(self) -> int:
-        """Records that a gateway made and that never came."""
+        """Records that a gateway made and that did not come in time."""
         return self.sources.lost
 
     @property
@@ -98,7 +98,7 @@ class Completions:
         for entry in entries:
             self._apply(entry)
             await asyncio.sleep(0)
-        due = self._dirty and (
+        due = (self._dirty or self.sources.missing) and (
             monotonic_ms() - self._checkpoint_at >= CHECKPOINT_MS or len(self._applied) >= MOST_UNACKNOWLEDGED
         )
         if due or stats_missing:
@@ -109,6 +109,7 @@ class Completions:
         """Store the figures and acknowledge what they hold; then count what somebody else read in our
         name."""
         self.version += 1
+        self.sources.settle(wall_ms())
         done = list(self._applied)
         try:
             await self._leader.checkpoint(self.stats().dump(), self._dump(), done)
@@ -186,16 +187,17 @@ class Completions:
         except records.PoisonedError as error:
             self.poisoned[str(error)] += 1
             return
-        for value in values[self._repeated(fields, len(values)) :]:
-            self._count(value)
+        for start, end in self._new(fields, len(values)):
+            for value in values[start:end]:
+                self._count(value)
 
-    def _repeated(self, fields: Mapping[bytes, bytes], count: int) -> int:
-        """How many of the batch's first records were counted before."""
+    def _new(self, fields: Mapping[bytes, bytes], count: int) -> list[tuple[int, int]]:
+        """Which of the batch's records were not counted before, as positions."""
         source = fields.get(names.COMPLETIONS_SOURCE.encode(), b"").decode("utf-8", "replace")[:160]
         first = fields.get(names.COMPLETIONS_FIRST.encode(), b"")
         if not source or not first.isdigit() or len(first) > 15:
-            return 0
-        return self.sources.admit(source, int(first), count, self._fresh)
+            return [(0, count)]
+        return self.sources.admit(source, int(first), count, self._fresh, wall_ms())
 
     def _count(self, value: Any) -> None:
         now = wall_ms()

@@ -14,6 +14,7 @@ from typing import Any, Final
 import structlog
 
 from sidecar import settings as documents
+from sidecar import tasks
 from sidecar.clock import monotonic_ms, wall_ms
 from sidecar.completions import Completions
 from sidecar.control.fleet import Fleet
@@ -106,9 +107,7 @@ class ControlPlane:
 
     async def stop(self) -> None:
         """Stop cleanly: store what was learned and give the lease up, so that another takes over at once."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await tasks.cancel(self._tasks)
         await self.collector.close()
         try:
             if self.leader.leading:

@@ -7,14 +7,13 @@ Commands and keys for an ACL user `sidecar`:
     mget                      tw:gateway:*
     zrangebyscore zremrangebyscore                           tw:gateways
     xgroup|create xreadgroup xack                            tw:completions
-    ping select hello auth client|setinfo client|setname
+    select auth                (hello and client are not used; redis-cli sends them)
 
 The scripts behind EVAL call get, set, del, exists, pexpire, time and xack; Redis checks these against the
 user, too. As a line of an ACL file, before the password:
 
     user sidecar on resetchannels ~tw:* -@all +get +set +del +exists +pexpire +time +eval +mget
-    +zrangebyscore +zremrangebyscore +xgroup|create +xreadgroup +xack +ping +select +hello +auth
-    +client|setinfo +client|setname
+    +zrangebyscore +zremrangebyscore +xgroup|create +xreadgroup +xack +select +auth
 
 Without Redis every call raises RedisError within the time-out; callers go on with what they have.
 """
@@ -58,5 +57,7 @@ def connect(config: RedisConfig, folder: Path) -> aioredis.Redis:
         retry=Retry(NoBackoff(), 0),
         health_check_interval=0,
         protocol=2,
+        # Redis before 7.2 has no CLIENT SETINFO, and an ACL file that names it does not load there.
+        driver_info=None,
         **options,
     )

@@ -18,7 +18,8 @@ class StatsView(BaseModel):
     models: dict[str, ModelStats]
     records: int = Field(description="counted since this sidecar started")
     batches: int
-    lost: int = Field(description="made by a gateway and never come")
+    lost: int = Field(description="made by a gateway and not come in time")
+    missing: int = Field(description="overtaken by later ones; they may still come")
     repeated: int = Field(description="come twice, counted once")
     poisoned: dict[str, int] = Field(description="refused, by reason")
 
@@ -32,6 +33,7 @@ async def stats(plane: Plane) -> StatsView:
         records=completions.records,
         batches=completions.batches,
         lost=completions.lost,
+        missing=completions.sources.missing,
         repeated=completions.sources.repeated,
         poisoned=dict(completions.poisoned),
     )

@@ -10,6 +10,7 @@ from typing import Final
 
 import structlog
 
+from sidecar import tasks
 from sidecar.clock import monotonic_ms
 from sidecar.telemetry.http import Fetcher, Traffic
 from sidecar.telemetry.watch import Seen, Watch, Where
@@ -51,9 +52,7 @@ class Collector:
 
     async def close(self) -> None:
         """Stop every watch."""
-        for task in self._tasks.values():
-            task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await tasks.cancel(self._tasks.values())
         self._tasks.clear()
         await self.fetcher.close()
 

@@ -68,7 +68,6 @@ class Fetcher:
         # Engines behind uvicorn close idle connections after 5 s; a slower rhythm than that would race.
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=4, force_close=False),
-            timeout=aiohttp.ClientTimeout(total=self._timeout_ms / 1000, connect=self._timeout_ms / 1000),
             auto_decompress=True,
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"User-Agent": "tokenweir-sidecar", "Accept-Encoding": "identity"},
@@ -82,35 +81,45 @@ class Fetcher:
             await self._session.close()
             self._session = None
 
-    async def get(self, origin: Origin, path: str) -> Answer:
-        """GET `path` of a backend. Raises FetchError."""
+    async def get(self, origin: Origin, path: str, patience: float = 1) -> Answer:
+        """GET `path` of a backend, within `patience` times the usual time. Raises FetchError."""
         headers = {"Host": origin.host_header}
         if origin.api_key:
             headers["Authorization"] = f"Bearer {origin.api_key}"
-        return await self._get(origin.base + path, headers, origin.tls, origin.server_name)
+        return await self._get(
+            origin.base + path, headers, origin.tls, origin.server_name, self._timeout_ms * patience
+        )
 
     async def get_url(self, url: str) -> Answer:
         """GET another page (an exporter's), without the backend's credentials. Raises FetchError."""
-        return await self._get(url, {}, None, None)
+        return await self._get(url, {}, None, None, self._timeout_ms)
 
     async def _get(
-        self, url: str, headers: dict[str, str], tls: ssl.SSLContext | None, server_name: str | None
+        self,
+        url: str,
+        headers: dict[str, str],
+        tls: ssl.SSLContext | None,
+        server_name: str | None,
+        timeout_ms: float,
     ) -> Answer:
         if self._session is None:
             raise RuntimeError("the client is not open")
         self.traffic.requests += 1
         try:
             async with self._session.get(
-                url, headers=headers, ssl=tls or True, server_hostname=server_name, allow_redirects=False
+                url,
+                headers=headers,
+                ssl=tls or True,
+                server_hostname=server_name,
+                allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(total=timeout_ms / 1000),
             ) as response:
                 body = await _body(response)
                 self.traffic.bytes += len(body)
                 return Answer(response.status, body, response.headers.get("Server"))
         except (TimeoutError, aiohttp.ServerTimeoutError):
             self.traffic.failures += 1
-            raise FetchError(
-                Look.LATE, f"no answer from {_place(url)} within {self._timeout_ms} ms"
-            ) from None
+            raise FetchError(Look.LATE, f"no answer from {_place(url)} within {timeout_ms:.0f} ms") from None
         except aiohttp.ClientConnectorCertificateError as error:
             self.traffic.failures += 1
             raise FetchError(Look.ERROR, f"certificate refused: {error.certificate_error}") from None

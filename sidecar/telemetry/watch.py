@@ -47,6 +47,7 @@ class Watch:
         self._fetcher = fetcher
         self._seen = seen
         self._settled = False
+        self._late = False
         self._places: dict[str, int] = {}
         self._card_places: dict[str, int] = {}
         self._health_at = self._models_at = self._metrics_missing_at = float("-inf")
@@ -89,6 +90,7 @@ class Watch:
                 look, text = await (self._routine(origin) if self._settled else self._anew(origin))
             except FetchError as error:
                 look, text = error.look, str(error)
+        self._late = look is Look.LATE
         if look is Look.OK:
             record.failures, record.failure = 0, ""
             record.answered_at = monotonic_ms()
@@ -135,7 +137,7 @@ class Watch:
 
     async def _health(self, origin: Origin) -> tuple[Look, str]:
         self._health_at = monotonic_ms()
-        answer = await self._fetcher.get(origin, health.PATH)
+        answer = await self._get(origin, health.PATH)
         if not self.record.engine_kind and self.config.engine == "auto":
             self.record.engine_kind = engines.by_server(answer.server) or ""
         look = health.read(answer.status)
@@ -146,7 +148,7 @@ class Watch:
     async def _models(self, origin: Origin) -> tuple[Look, str]:
         self._models_at = now = monotonic_ms()
         record = self.record
-        answer = await self._fetcher.get(origin, models.PATH)
+        answer = await self._get(origin, models.PATH)
         needed = self.config.models is None
         if answer.status == 503:
             return Look.LOADING, f"{models.PATH} answers 503: the model is loading"
@@ -180,7 +182,7 @@ class Watch:
         if path is None:
             return reading
         try:
-            answer = await self._fetcher.get(origin, path)
+            answer = await self._get(origin, path)
             if answer.status == 200:
                 return models.with_information(reading, kind, answer.body)
         except (FetchError, ValueError) as error:
@@ -218,12 +220,17 @@ class Watch:
         url = self.config.metrics_url
         if url is None:
             path = engines.METRICS_PATHS.get(self.record.engine_kind, "/metrics")
-            return await self._fetcher.get(origin, path)
+            return await self._get(origin, path)
         parts = urlsplit(url)
         if (parts.hostname, parts.port) == (self.config.host, self.config.port):
             path = parts.path + (f"?{parts.query}" if parts.query else "")
-            return await self._fetcher.get(origin, path)
+            return await self._get(origin, path)
         return await self._fetcher.get_url(url)
+
+    async def _get(self, origin: Origin, path: str) -> Answer:
+        """GET a page; after a late answer the next is awaited half as long, so that a frozen engine is out
+        soon."""
+        return await self._fetcher.get(origin, path, patience=0.5 if self._late else 1)
 
     def _no_metrics(self, text: str) -> tuple[Look, str]:
         """The engine is well but tells no load; it is asked again later."""

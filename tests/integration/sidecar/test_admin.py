@@ -1,0 +1,277 @@
+"""What an operator may change while everything runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+
+import yaml
+
+from tests.integration.servers import wait_until
+from tests.integration.sidecar.conftest import backend, snapshot, until
+from tests.integration.sidecar.test_snapshot import put_lease
+from tokenweir.contract import names
+
+
+async def test_a_backend_is_added_changed_drained_and_removed_without_a_restart(
+    write_config, start_sidecar, store, engines
+):
+    sidecar = await start_sidecar(write_config("one", backends=[{"id": "a", "url": engines().url}]))
+    http = sidecar.http
+    added = await http.post("/api/backends", json={"id": "b", "url": engines(model="n").url, "gpu": "H100"})
+    assert added.status_code == 201
+    assert await until(lambda: backend(store, "b").get("state") == "ready", what="b ready") < 2
+    assert backend(store, "b")["models"] == {"n": "n"}
+
+    changed = await http.patch("/api/backends/b", json={"weight": 3, "role": "standby"})
+    assert changed.json()["configuration"]["weight"] == 3
+    await until(lambda: backend(store, "b")["weight"] == 3, what="the weight")
+    assert (backend(store, "b")["state"], backend(store, "b")["role"]) == ("ready", "standby")
+    await http.patch("/api/backends/b", json={"weight": None})
+    await until(lambda: backend(store, "b")["weight"] == 1, what="the default weight")
+
+    await http.post("/api/backends/b/drain")
+    await until(lambda: backend(store, "b")["state"] == "draining", what="draining")
+    await http.post("/api/backends/b/undrain")
+    await until(lambda: backend(store, "b")["state"] == "ready", what="ready again")
+
+    assert (await http.delete("/api/backends/b?now=true")).status_code == 204
+    await until(lambda: not backend(store, "b"), what="b gone")
+    assert backend(store, "a")["state"] == "ready"
+
+
+async def test_a_removed_backend_leaves_when_its_last_request_has_ended(
+    write_config, start_sidecar, store, engines
+):
+    sidecar = await start_sidecar(write_config("one", backends=[{"id": "a", "url": engines().url}]))
+    put_lease(store, a=1)
+    await until(lambda: sidecar.plane.gateways.in_flight("a") == 1, what="the lease")
+    answer = await sidecar.http.delete("/api/backends/a")
+    assert (answer.status_code, answer.json()["leaving"]) == (202, True)
+    await until(lambda: backend(store, "a").get("state") == "draining", what="draining")
+    await asyncio.sleep(1.3)
+    put_lease(store, a=1)
+    assert backend(store, "a")["state"] == "draining"
+    put_lease(store)
+    await until(lambda: snapshot(store) and not backend(store, "a"), what="its end")
+
+
+async def test_changes_survive_a_restart(write_config, start_sidecar, store, engines):
+    path = write_config("one", backends=[{"id": "a", "url": engines().url}])
+    first = await start_sidecar(path)
+    await first.http.post("/api/backends", json={"id": "b", "url": engines().url})
+    await first.http.post("/api/backends/a/drain")
+    await first.http.put("/api/policy", json={"policy": "round_robin"})
+    await first.plane.stop()
+    store.flushall()
+    second = await start_sidecar(path)
+    await until(lambda: backend(store, "b").get("state") == "ready", what="b ready")
+    assert backend(store, "a")["state"] == "draining"
+    assert snapshot(store)["policy"] == "round_robin"
+    assert (await second.http.get("/api/policy")).json()["serves"] == "round_robin"
+
+
+async def test_the_policy_is_switched_in_a_second_by_whichever_sidecar_is_asked(
+    write_config, start_sidecar, store, engines
+):
+    url = engines().url
+    leader = await start_sidecar(write_config("one", backends=[url]))
+    await until(lambda: snapshot(store), what="a snapshot")
+    follower = await start_sidecar(write_config("two", backends=[url]))
+    await until(lambda: follower.plane.leader.holder == leader.plane.id, what="a follower")
+    shadow = await follower.http.put(
+        "/api/policy", json={"policy": "shadow:hybrid", "serve_by": "least_conn"}
+    )
+    assert shadow.status_code == 200
+    await until(lambda: snapshot(store)["shadow"] == "hybrid", 1, "the shadow policy")
+    assert snapshot(store)["policy"] == "least_conn"
+    await follower.http.put("/api/policy", json={"policy": "round_robin"})
+    await until(lambda: snapshot(store)["policy"] == "round_robin", 1, "round robin")
+    await leader.http.put("/api/policy", json={"policy": "predictive"})
+    assert await until(lambda: snapshot(store)["policy"] == "predictive", 1, "predictive") < 0.5
+
+
+async def test_a_takeover_does_not_undo_a_change(write_config, start_sidecar, store, engines):
+    url = engines().url
+    leader = await start_sidecar(write_config("one", backends=[{"id": "a", "url": url}]))
+    await until(lambda: snapshot(store), what="a snapshot")
+    path = write_config("two", backends=[{"id": "a", "url": url}])
+    follower = await start_sidecar(path)
+    await leader.http.post("/api/backends/a/drain")
+    kept = path.with_name("tokenweir.state.json")
+    await until(lambda: kept.exists() and "drain:a" in kept.read_text(), what="the follower's file")
+    await leader.plane.stop()
+    await until(lambda: follower.plane.publisher.published, what="the takeover")
+    assert backend(store, "a")["state"] == "draining"
+
+
+async def test_a_change_while_redis_is_away_is_kept_and_published_later(
+    write_config, start_sidecar, redis_server, store, engines
+):
+    from tests.integration.sidecar.conftest import add_user
+
+    path = write_config("one", backends=[{"id": "a", "url": engines().url}])
+    sidecar = await start_sidecar(path)
+    await until(lambda: backend(store, "a").get("state") == "ready", what="ready")
+    redis_server.stop()
+    assert (await sidecar.http.post("/api/backends/a/drain")).status_code == 200
+    assert "drain:a" in path.with_name("tokenweir.state.json").read_text()
+    redis_server.start()
+    add_user(redis_server.client())
+    await until(lambda: backend(store, "a").get("state") == "draining", what="the drain")
+    assert "drain:a" in str(store.get(names.CHANGES))
+
+
+async def test_wrong_values_are_named_with_an_example_and_change_nothing(
+    write_config, start_sidecar, store, engines
+):
+    url = engines().url
+    path = write_config("one", backends=[{"id": "a", "url": url}])
+    http = (await start_sidecar(path)).http
+
+    async def refused(method, where, body, status):
+        answer = await http.request(method, where, json=body)
+        assert answer.status_code == status, answer.text
+        error = answer.json()["error"]
+        return error["message"] + " " + " ".join(error["problems"])
+
+    assert "http://" in await refused("POST", "/api/backends", {"url": "10.0.0.1:8000"}, 422)
+    assert "`url`" in await refused("POST", "/api/backends", {}, 422)
+    assert "did you mean `weight`" in await refused(
+        "POST", "/api/backends", {"url": "http://x:1", "wieght": 2}, 422
+    )
+    assert "No such file" in await refused(
+        "POST", "/api/backends", {"url": "http://x:1", "api_key_file": "nowhere.key"}, 422
+    )
+    assert "exists" in await refused("POST", "/api/backends", {"id": "a", "url": "http://x:1"}, 409)
+    assert "already" in await refused("POST", "/api/backends", {"id": "b", "url": url}, 409)
+    assert "`weight`" in await refused("PATCH", "/api/backends/a", {"weight": -1}, 422)
+    assert "id" in await refused("PATCH", "/api/backends/a", {"id": "z"}, 409)
+    assert "the backends are: a" in await refused("PATCH", "/api/backends/zz", {"weight": 1}, 404)
+    assert "the backends are: a" in await refused("POST", "/api/backends/zz/drain", None, 404)
+    assert "the backends are: a" in await refused("DELETE", "/api/backends/zz", None, 404)
+    assert "round_robin" in await refused("PUT", "/api/policy", {"policy": "best"}, 422)
+    assert "policy" in await refused("PUT", "/api/policy", {"polcy": "best"}, 422)
+    assert not path.with_name("tokenweir.state.json").exists()
+    assert [row["id"] for row in (await http.get("/api/backends")).json()] == ["a"]
+
+
+async def test_a_change_that_the_disk_refuses_is_not_made(write_config, start_sidecar, engines, monkeypatch):
+    sidecar = await start_sidecar(write_config("one", backends=[{"id": "a", "url": engines().url}]))
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("sidecar.store.write_atomically", full)
+    answer = await sidecar.http.post("/api/backends/a/drain")
+    assert answer.status_code == 507
+    assert "No space left" in answer.json()["error"]["message"]
+    assert await sidecar.state("a") != "draining"
+
+
+async def test_the_file_is_read_again_on_demand(write_config, start_sidecar, store, engines):
+    one, other = engines(), engines()
+    path = write_config("one", backends=[{"id": "a", "url": one.url}])
+    sidecar = await start_sidecar(path)
+    await until(lambda: backend(store, "a").get("state") == "ready", what="ready")
+    document = yaml.safe_load(path.read_text())
+    document["backends"].append({"id": "b", "url": other.url})
+    document["queue"] = {"max_waiting": 5}
+    path.write_text(yaml.safe_dump(document))
+    assert (await sidecar.http.post("/api/settings/reload")).status_code == 200
+    await until(lambda: backend(store, "b").get("state") == "ready", what="b ready")
+    assert snapshot(store)["queue"]["max_waiting"] == 5
+    path.write_text("backends: [{wrong: 1}]")
+    answer = await sidecar.http.post("/api/settings/reload")
+    assert answer.status_code == 422
+    assert "`backends[0].wrong`" in " ".join(answer.json()["error"]["problems"])
+    assert await sidecar.state("b") == "ready"
+
+
+def test_a_hang_up_reads_the_file_again_and_logs_are_json_lines(write_config, start_process, store, engines):
+    path = write_config("one", backends=[{"id": "a", "url": engines().url}])
+    process = start_process(path)
+    wait_until(process.leads, 20, "a leader")
+    path.write_text(path.read_text() + "policy: least_conn\n")
+    process.signal(signal.SIGHUP)
+    wait_until(lambda: snapshot(store)["policy"] == "least_conn", what="the policy of the file")
+    events = [json.loads(line)["event"] for line in process.log.read_text().splitlines()]
+    assert {"sidecar_started", "leading", "settings_published", "configuration_read"} <= set(events)
+
+
+async def test_what_is_shown_hides_secrets(write_config, start_sidecar, engines):
+    token = "a-token-for-this-test"
+    path = write_config(
+        "one",
+        backends=[engines().url],
+        admin={"port": 1, "token": token},
+        keys=[{"id": "team", "sha256": "0" * 64}],
+    )
+    sidecar = await start_sidecar(path)
+    assert (await sidecar.http.get("/api/settings")).status_code == 401
+    answer = await sidecar.http.get("/api/settings", headers={"Authorization": f"Bearer {token}"})
+    assert answer.status_code == 200
+    assert token not in answer.text
+    assert "0" * 64 not in answer.text
+
+
+async def test_decisions_and_events_say_why(write_config, start_sidecar, store, engines):
+    engine = engines()
+    sidecar = await start_sidecar(write_config("one", backends=[{"id": "a", "url": engine.url}]))
+    await until(lambda: backend(store, "a").get("state") == "ready", what="ready")
+    engine.stop()
+    await until(lambda: backend(store, "a")["state"] == "down", what="down")
+    decisions = (await sidecar.http.get("/api/decisions?limit=3&backend=a")).json()
+    assert len(decisions) == 3
+    assert decisions[0]["sequence"] > decisions[1]["sequence"]
+    assert decisions[0]["backends"][0]["reasons"][0].startswith("state: down: ")
+    newest = (await sidecar.http.get("/api/decisions/events?limit=1")).json()[0]
+    assert (newest["backend"], newest["before"], newest["after"]) == ("a", "ready", "down")
+
+
+async def test_measured_values_come_with_age_and_source(write_config, start_sidecar, store, engines):
+    engine = engines()
+    engine.running = 4
+    sidecar = await start_sidecar(write_config("one", backends=[{"id": "a", "url": engine.url}]))
+    await until(lambda: backend(store, "a").get("load") == 4, what="the load")
+    view = (await sidecar.http.get("/api/backends/a")).json()
+    assert view["measured"]["running"]["value"] == 4
+    assert view["measured"]["running"]["source"] == "vllm"
+    assert 0 <= view["measured"]["running"]["age_ms"] < 1000
+    assert view["measured"]["context"] | {"age_ms": 0} == {"value": 4096, "age_ms": 0, "source": "/v1/models"}
+    assert "tensor_active" not in view["measured"]
+
+
+async def test_the_api_describes_itself_and_its_metrics_can_be_scraped(
+    write_config, start_sidecar, store, engines
+):
+    sidecar = await start_sidecar(write_config("one", backends=[{"id": "a", "url": engines().url}]))
+    await until(lambda: backend(store, "a").get("state") == "ready", what="ready")
+    schema = (await sidecar.http.get("/openapi.json")).json()
+    for path, methods in {
+        "/api/backends": {"get", "post"},
+        "/api/backends/{backend_id}": {"get", "patch", "delete"},
+        "/api/policy": {"get", "put"},
+    }.items():
+        assert methods <= set(schema["paths"][path])
+    text = (await sidecar.http.get("/metrics")).text
+    assert 'tokenweir_sidecar_backend_state{backend="a",state="ready"} 1.0' in text
+    assert "tokenweir_sidecar_leading 1.0" in text
+    assert "tokenweir_sidecar_cpu_share" in text
+
+
+def test_a_configuration_with_an_error_is_refused_with_the_key(write_config, start_process):
+    path = write_config("one", backends=[{"url": "nonsense"}])
+    process = start_process(path)
+    assert process.process.wait(20) == 2
+    assert "backends[0].url" in process.log.read_text()
+
+
+async def test_the_sidecar_keeps_its_files_to_itself(write_config, start_sidecar, store, engines):
+    path = write_config("one", backends=[engines().url])
+    sidecar = await start_sidecar(path)
+    await until(lambda: store.get(names.STATS), what="stats")
+    sidecar.plane.completions.save()
+    for file in (path.parent / "var").iterdir():
+        assert file.stat().st_mode & 0o077 == 0

@@ -1,0 +1,125 @@
+"""One sidecar publishes, whatever happens to it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+
+import pytest
+
+from tests.integration.sidecar.conftest import add_user, backend, snapshot, until
+from tokenweir.contract import names
+
+
+@pytest.fixture
+async def two(write_config, start_process, start_sidecar, store, engines):
+    """(leader, a process of its own; follower, in this process)."""
+    url = engines().url
+    leader = start_process(write_config("one", backends=[{"id": "a", "url": url}]))
+    await until(leader.leads, 20, "the first sidecar leading")
+    follower = await start_sidecar(write_config("two", backends=[{"id": "a", "url": url}]))
+    await until(lambda: follower.plane.leader.holder, what="the second sidecar following")
+    return leader, follower
+
+
+async def watch_fences(store, seconds):
+    """(fence, sequence) of every snapshot seen for a while."""
+    seen, end = [], time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = snapshot(store)
+        if found and (not seen or seen[-1] != (found["fence"], found["sequence"])):
+            seen.append((found["fence"], found["sequence"]))
+        await asyncio.sleep(0.003)
+    return seen
+
+
+async def test_a_killed_leader_is_followed_within_three_seconds_with_a_higher_fence(two, store):
+    leader, follower = two
+    before = snapshot(store)
+    leader.signal(signal.SIGKILL)
+    assert await until(lambda: snapshot(store)["fence"] > before["fence"], what="a higher fence") < 3
+    after = snapshot(store)
+    assert after["sequence"] > before["sequence"]
+    assert after["backends"][0]["state"] == "ready"
+    assert follower.plane.leader.leading
+
+
+async def test_a_stopped_leader_that_wakes_publishes_nothing_more(two, store):
+    leader, follower = two
+    before = snapshot(store)["fence"]
+    leader.signal(signal.SIGSTOP)
+    assert await until(lambda: snapshot(store)["fence"] > before, what="a higher fence") < 3
+    leader.signal(signal.SIGCONT)
+    seen = await watch_fences(store, 2)
+    assert {fence for fence, _ in seen} == {snapshot(store)["fence"]}
+    assert [sequence for _, sequence in seen] == sorted({sequence for _, sequence in seen})
+    assert len(seen) > 10
+    assert (await asyncio.to_thread(leader.fleet))["leading"] is False
+    assert follower.plane.leader.leading
+
+
+async def test_a_leader_that_ends_cleanly_is_followed_at_once(two, store):
+    leader, _ = two
+    before = snapshot(store)["fence"]
+    leader.signal(signal.SIGTERM)
+    took = await until(lambda: snapshot(store)["fence"] > before, 10, "a higher fence")
+    assert await asyncio.to_thread(leader.process.wait, 5) == 0
+    assert "lease_given_up" in leader.log.read_text()
+    assert took < 2
+
+
+async def test_an_emptied_redis_is_filled_again_under_a_higher_fence(
+    write_config, start_sidecar, store, engines
+):
+    await start_sidecar(write_config("one", backends=[engines().url], models=["m"]))
+    await until(lambda: store.get(names.STATS), what="stats")
+    before = snapshot(store)
+    store.flushall()
+    await until(lambda: snapshot(store).get("fence", 0) > before["fence"], what="a higher fence")
+    await until(lambda: store.get(names.SETTINGS) and store.get(names.STATS), what="settings and stats")
+    assert snapshot(store)["sequence"] > before["sequence"]
+
+
+async def test_without_redis_it_goes_on_watching_and_publishes_when_redis_returns(
+    write_config, start_sidecar, redis_server, store, engines
+):
+    engine = engines()
+    sidecar = await start_sidecar(write_config("one", backends=[{"id": "a", "url": engine.url}]))
+    await until(lambda: backend(store, "a").get("state") == "ready", what="ready")
+    redis_server.stop()
+    await until(lambda: sidecar.plane.redis_error, what="Redis missed")
+    assert (await sidecar.http.get("/readyz")).status_code == 503
+    engine.kv_use = 0.77
+    await until(lambda: sidecar.plane.fleet.members["a"].record.engine.kv_use == 0.77, what="a fresh reading")
+    assert (await sidecar.http.get("/api/fleet")).json()["redis"]
+    redis_server.start()
+    add_user(redis_server.client())
+    await until(lambda: backend(store, "a").get("memory") == 0.77, what="the snapshot again")
+    assert (await sidecar.http.get("/readyz")).status_code == 200
+
+
+async def test_a_frozen_redis_delays_nothing_but_publication(
+    write_config, start_sidecar, redis_server, store, engines
+):
+    sidecar = await start_sidecar(write_config("one", backends=[{"id": "a", "url": engines().url}]))
+    await until(lambda: backend(store, "a").get("state") == "ready", what="ready")
+    redis_server.freeze()
+    try:
+        began = time.monotonic()
+        assert (await sidecar.http.post("/api/backends/a/drain")).status_code == 200
+        assert (await sidecar.http.get("/healthz")).status_code == 200
+        assert time.monotonic() - began < 0.5
+        await asyncio.sleep(2.5)
+    finally:
+        redis_server.thaw()
+    await until(lambda: backend(store, "a").get("state") == "draining", what="the drain in the snapshot")
+
+
+async def test_a_fence_never_falls_even_below_one_from_the_future(
+    write_config, start_sidecar, store, engines
+):
+    store.set(names.FENCE, 9_000_000_000_000)
+    await start_sidecar(write_config("one", backends=[engines().url]))
+    await until(lambda: snapshot(store), what="a snapshot")
+    assert snapshot(store)["fence"] == 9_000_000_000_001
