@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import sys
+from pathlib import Path
 
 from aiohttp import web
 
@@ -54,6 +55,7 @@ def arguments() -> argparse.ArgumentParser:
     add("--startup-seconds", type=float, default=0.0, help="time to load the model; until then 503")
     add("--api-key", default=os.environ.get("EMULATOR_API_KEY"), help="key that /v1/ asks for")
     add("--seed", type=int, default=0, help="what texts, output lengths and random faults depend on")
+    add("--journal", type=Path, help="append the ids of executed requests to this file, one a line")
     add(
         "--finish-abandoned",
         action="store_true",
@@ -78,6 +80,7 @@ def settings(options: argparse.Namespace) -> Settings:
         served_names=tuple(options.served_model_name),
         seed=options.seed,
         finish_abandoned=options.finish_abandoned,
+        journal=options.journal,
         limits=Limits(
             max_num_seqs=options.max_num_seqs,
             max_num_batched_tokens=options.max_num_batched_tokens,

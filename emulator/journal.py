@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
+from pathlib import Path
 from typing import Any
 
 LONGEST = 500_000
@@ -12,9 +13,14 @@ LONGEST = 500_000
 
 
 class Journal:
-    """Executions and aborts by `X-Request-Id`."""
+    """Executions and aborts by `X-Request-Id`.
 
-    def __init__(self) -> None:
+    With a `file` the id of each execution is also appended to it, one a line and at once: that outlives the
+    process, however it ends.
+    """
+
+    def __init__(self, file: Path | None = None) -> None:
+        self._file = file.open("ab", buffering=0) if file else None
         self.clear()
 
     def clear(self) -> None:
@@ -27,6 +33,8 @@ class Journal:
     def executed(self, request_id: str) -> None:
         """The engine took a request on."""
         self.total += 1
+        if self._file and request_id:
+            self._file.write(request_id.encode() + b"\n")
         self._executed[request_id] = self._executed.get(request_id, 0) + 1
         if len(self._executed) > LONGEST:
             self._executed.popitem(last=False)

@@ -31,7 +31,7 @@ class Server:
         self.clock = EngineClock(loop.time, settings.speed)
         time_of_step = facts.step_time(settings.gpu, settings.model, settings.precision, settings.gpus)
         self.engine = Engine(time_of_step, settings.kv_tokens, settings.kind, settings.limits)
-        self.journal = Journal()
+        self.journal = Journal(settings.journal)
         self._crash = on_crash
         self.pump = Pump(self.engine, self.clock, self._on_event, self._on_tick, self._die)
         self.faults = Faults(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from emulator.engine import Exhaustion, Limits
 from tokenweir import facts
@@ -33,6 +34,8 @@ class Settings:
     seed: int = 0
     finish_abandoned: bool = False
     """Run a non-streamed request on when its client has left, as llama.cpp does."""
+    journal: Path | None = None
+    """File to which the ids of executed requests are appended."""
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:

@@ -47,6 +47,11 @@ def _all_stats() -> dict[int, Stat]:
     return stats
 
 
+def command_line(pid: int) -> str:
+    """Return a process's command line, into which nginx writes its role; raise OSError when it is gone."""
+    return (_PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()
+
+
 def tree(root: int) -> list[Stat]:
     """Return the process `root` and its descendants, parents first."""
     stats = _all_stats()

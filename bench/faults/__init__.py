@@ -1,0 +1,1 @@
+"""Ten thousand requests while every part is killed, frozen and restarted (`make bench-faults`)."""

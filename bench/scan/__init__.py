@@ -1,1 +1,0 @@
-"""What it costs to read request bodies and streams, in LuaJIT alone."""
