@@ -11,16 +11,13 @@ import signal
 import sys
 from pathlib import Path
 
-from aiohttp import web
-
-from emulator.app import make_app, make_exporter
+from emulator.app import listen, make_app, make_exporter
 from emulator.engine import Exhaustion, Limits
 from emulator.server import Server
 from emulator.settings import Settings, SettingsError
 from tokenweir import facts
 
 EXIT_CRASHED = 70
-SHUTDOWN_SECONDS = 2.0
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -98,21 +95,9 @@ def _die() -> None:
 async def serve(found: Settings, host: str, port: int, dcgm_port: int | None) -> None:
     """Serve until SIGINT or SIGTERM."""
     server = Server(found, _die)
-    listening = []
-    for app, wanted in ((make_app(server), port), (make_exporter(server), dcgm_port)):
-        if wanted is None:
-            continue
-        runner = web.AppRunner(
-            app,
-            access_log=None,
-            handler_cancellation=True,
-            keepalive_timeout=3600,
-            shutdown_timeout=SHUTDOWN_SECONDS,
-        )
-        await runner.setup()
-        site = web.TCPSite(runner, host, wanted, backlog=1024)
-        await site.start()
-        listening.append(runner)
+    listening = [await listen(make_app(server), host, port)]
+    if dcgm_port is not None:
+        listening.append(await listen(make_exporter(server), host, dcgm_port))
     address = listening[0].addresses[0]
     print(f"emulated {found.gpu} with {found.names[0]} on http://{address[0]}:{address[1]}", flush=True)
     stopped = asyncio.Event()

@@ -15,6 +15,7 @@ from emulator.openai.errors import ApiError
 from emulator.server import Server
 
 LARGEST_BODY = 256 << 20
+SHUTDOWN_SECONDS = 2.0
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 logger = logging.getLogger(__name__)
 
@@ -68,3 +69,18 @@ def make_exporter(server: Server) -> web.Application:
     app = web.Application(middlewares=[_guard(server)])
     app.router.add_get("/metrics", Admin(server).dcgm)
     return app
+
+
+async def listen(app: web.Application, host: str, port: int) -> web.AppRunner:
+    """Serve an application; port 0 takes a free one (`runner.addresses`). Raises OSError."""
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        # A client that leaves ends its handler at once, and with it what it holds in the engine.
+        handler_cancellation=True,
+        keepalive_timeout=3600,
+        shutdown_timeout=SHUTDOWN_SECONDS,
+    )
+    await runner.setup()
+    await web.TCPSite(runner, host, port, backlog=1024).start()
+    return runner
