@@ -26,6 +26,7 @@ local HEAD = 255
 local WHOLE_EVERY_MS = 5000     -- and now and then the whole
 local MOST_PEERS = 255
 local FORGET_EVERY = 100        -- polls between two cleanings of the list of gateways
+local MOST_SAID = 2000          -- characters of reasons that are told in one outage
 local FORGET_MS = 3600000       -- generous, since its times come from the gateways' own clocks
 
 local _M = {}
@@ -104,13 +105,17 @@ local function is_error(reply)
   return type(reply) == "table" and reply.err
 end
 
--- What was said last is in the dict: the next poller need not say it again.
+-- Each reason is told once in an outage. What was said is in the dict, so that the next poller need not say it again.
 local function set_connected(up, why)
-  local said = dict:get("redis:up")
-  if up and said ~= 1 then
-    ngx.log(ngx.NOTICE, "tokenweir: Redis answers")
-  elseif not up and said ~= 0 then
+  local said = dict:get("redis:said")
+  if up then
+    if said ~= "" then
+      ngx.log(ngx.NOTICE, "tokenweir: Redis answers")
+      dict:set("redis:said", "")
+    end
+  elseif not (said or ""):find("\n" .. why .. "\n", 1, true) and #(said or "") < MOST_SAID then
     ngx.log(ngx.ERR, "tokenweir: Redis does not answer, going on with what is known: ", why)
+    dict:set("redis:said", (said or "") .. "\n" .. why .. "\n")
   end
   dict:set("redis:up", up and 1 or 0)
 end

@@ -153,8 +153,12 @@ end
 --   `queue`, `predictor_version`, `fence`, `sequence`, `snapshot_age_ms` (infinite if it was only read from disk),
 --   `stale`, `generation` (grows with every new fleet)
 function _M.current(now)
-  if not snapshot then
-    return known
+  if not snapshot or not known.settings then
+    -- Only until the first of them has come: another worker may have fetched it, and the timer is not due yet.
+    _M.refresh(now)
+    if not snapshot then
+      return known
+    end
   end
   local age = from_disk and huge or now - first_seen
   local stale = age > STALE_MS

@@ -45,7 +45,7 @@ class Stack:
     def compose(self, *arguments: str) -> str:
         """Run `docker compose ARGUMENTS` for this stack; its output. Raises CalledProcessError."""
         done = subprocess.run(
-            ["docker", "compose", "--profile", "demo", *arguments],
+            ["docker", "compose", "--ansi", "never", "--profile", "demo", *arguments],
             cwd=self.root,
             env=self.environment,
             capture_output=True,

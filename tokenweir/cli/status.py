@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import httpx
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -21,7 +21,7 @@ STATES = {"ready": "green", "starting": "yellow", "draining": "yellow", "down": 
 
 def status(config: ConfigPath = DEFAULT_CONFIG) -> None:
     """Show what runs and the fleet. Ends with status 1 when the gateway or the sidecar does not answer."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     with told():
         settings = read(config)
         console.print(_parts(settings), soft_wrap=True)
@@ -80,11 +80,11 @@ def _headline(settings: Settings, overview: dict[str, Any]) -> str:
 
 
 def fleet_table(backends: list[dict[str, Any]]) -> Table:
-    """One row a backend: what it is, how full, its scores."""
-    table = Table(header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    """One row a backend: what it is, how full (KV: thousands of tokens), its scores."""
+    table = Table(header_style="bold", box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for title in ("backend", "GPU", "models", "state"):
         table.add_column(title, no_wrap=title != "models")
-    for title in ("in flight", "memory", "KV tokens", "low", "high"):
+    for title in ("in flight", "memory", "KV", "low", "high"):
         table.add_column(title, justify="right", no_wrap=True)
     for backend in backends:
         decision = backend["decision"] or {}
@@ -98,7 +98,7 @@ def fleet_table(backends: list[dict[str, Any]]) -> Table:
             f"[{STATES.get(backend['state'], 'default')}]{backend['state']}[/]",
             f"{backend['in_flight']:.0f}",
             "?" if memory is None else f"{memory:.0%}",
-            "?" if capacity is None else f"{capacity:,}",
+            "?" if capacity is None else f"{capacity / 1000:.0f}k",
             f"{decision['low']:.1f}" if decision else "?",
             f"{decision['high']:.1f}" if decision else "?",
         )

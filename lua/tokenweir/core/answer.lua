@@ -10,8 +10,9 @@
 --
 -- A first event that only names the role, a last one that only gives the finish reason or the usage, carry none.
 local ffi = require "ffi"
-local json = require "tokenweir.core.json"
+local fresh = require "tokenweir.core.fresh"
 local bytes = require "tokenweir.core.bytes"
+local json = fresh.load "tokenweir.core.json"
 
 local ffi_string, tonumber = ffi.string, tonumber
 local same = bytes.same

@@ -4,24 +4,93 @@
 -- costs about 8 ns: where they stand close, eight bytes at a time are looked at instead, without a branch on each.
 local ffi = require "ffi"
 local bit = require "bit"
+local bytes = require "tokenweir.core.bytes"
 
 ffi.cdef [[ const uint8_t *tw_strchrnul(const uint8_t *s, int c) __asm__("strchrnul"); ]]
 
 local C = ffi.C
-local band, bnot, bor, bxor = bit.band, bit.bnot, bit.bor, bit.bxor
-local cast = ffi.cast
-local words = ffi.typeof("const uint64_t *")
+local band, bnot, bor, bxor, lshift, rshift = bit.band, bit.bnot, bit.bor, bit.bxor, bit.lshift, bit.rshift
+local tonumber = tonumber
+local cast, ffi_new = ffi.cast, ffi.new
+local find = bytes.find
+local words, int = ffi.typeof("const uint64_t *"), ffi.typeof("int32_t")
 
 local QUOTE, BACKSLASH = 34, 92
 local QUOTES, BACKSLASHES = 0x2222222222222222ULL, 0x5C5C5C5C5C5C5C5CULL
-local ONES, LOW, HIGH = 0x0101010101010101ULL, 0x7F7F7F7F7F7F7F7FULL, 0x8080808080808080ULL
+local LOW = 0x7F7F7F7F7F7F7F7FULL
+-- Gathers the lowest bits of eight bytes into the highest byte.
+local GATHER = 0x0102040810204080ULL
 
 -- Quotes to see before judging how close they stand; below this many bytes each, words are faster than libc.
-local LOOK_AFTER, CLOSE = 8, 32
+local LOOK_AFTER, CLOSE = 8, 20
 -- How far words go before libc is tried again.
 local STRETCH = 4096
 
+-- By the backslashes among eight bytes (a bit each), plus 256 if the byte before escapes: which bytes are escaped (bits
+-- 0 to 7), and whether the last one escapes the byte that follows (bit 8).
+local ESCAPED = ffi_new("int32_t[512]")
+for before = 0, 1 do
+  for backslashes = 0, 255 do
+    local escaped, escapes = 0, before == 1
+    for k = 0, 7 do
+      local at = lshift(1, k)
+      if escapes then
+        escaped, escapes = escaped + at, false
+      else
+        escapes = band(backslashes, at) ~= 0
+      end
+    end
+    ESCAPED[before * 256 + backslashes] = escaped + (escapes and 256 or 0)
+  end
+end
+
+-- The place of the lowest bit of a byte.
+local LOWEST = ffi_new("uint8_t[256]")
+for mask = 1, 255 do
+  local k = 0
+  while band(mask, lshift(1, k)) == 0 do
+    k = k + 1
+  end
+  LOWEST[mask] = k
+end
+
 local _M = {}
+
+-- A bit for each byte of the word that is zero.
+local function zero_bytes(word)
+  local high = bnot(bor(band(word, LOW) + LOW, word, LOW))
+  return tonumber(cast(int, rshift(rshift(high, 7) * GATHER, 56)))
+end
+
+-- Looks for a bare quote from `i` on, where no escape reaches over. Returns its index, or -1 less the index (not before
+-- `stop`) where to go on. `stop + 7` must be readable.
+local function words_end(p, i, stop)
+  local before = 0
+  while i < stop do
+    local word = cast(words, p + i)[0]
+    local escaped = ESCAPED[before + zero_bytes(bxor(word, BACKSLASHES))]
+    local bare = band(zero_bytes(bxor(word, QUOTES)), bnot(escaped))
+    if bare ~= 0 then
+      return i + LOWEST[bare]
+    end
+    before = band(escaped, 256)
+    i = i + 8
+  end
+  return -1 - (before == 0 and i or i + 1)
+end
+
+-- As `words_end`, for one stretch; a NUL in it ends the search at `n`.
+local function stretch_end(p, i, n)
+  local stop = i + STRETCH
+  if stop > n - 8 then
+    stop = n - 8
+  end
+  local at = words_end(p, i, stop)
+  if find(p, 0, i, at < 0 and -1 - at or at) >= 0 then
+    return -1 - n
+  end
+  return at
+end
 
 -- Whether the quote at `at` of a string that begins at `from` has an even number of backslashes before it.
 local function is_bare(p, from, at)
@@ -30,52 +99,6 @@ local function is_bare(p, from, at)
     back = back - 1
   end
   return (at - back) % 2 == 1
-end
-
--- First index in [i, stop) whose word holds a quote that might end the string, or a NUL; or an index not before `stop`.
--- `i - 2` and `stop + 7` must be readable.
-local function suspect_word(p, i, stop)
-  while i < stop do
-    local word = cast(words, p + i)[0]
-    local quote = bxor(word, QUOTES)
-    local before = bxor(cast(words, p + i - 1)[0], BACKSLASHES)
-    local two_before = bxor(cast(words, p + i - 2)[0], BACKSLASHES)
-    -- High bits of bytes that are zero. The quick form also marks some bytes behind a zero: allowed where it only makes
-    -- suspicious; "a backslash before" acquits, and needs the exact form.
-    local is_quote = band(quote - ONES, bnot(quote))
-    local escaped = bnot(bor(band(before, LOW) + LOW, before))
-    local doubled = band(two_before - ONES, bnot(two_before))
-    local nul = band(word - ONES, bnot(word))
-    if band(bor(band(is_quote, bor(bnot(escaped), doubled)), nul), HIGH) ~= 0 then
-      return i
-    end
-    i = i + 8
-  end
-  return i
-end
-
--- The string began at `from`; nothing before `i` ends it. Goes a stretch by words. Returns the index of the closing
--- quote, or -1 less the index where to go on.
-local function stretch_end(p, from, i, n)
-  local stop = i + STRETCH
-  if stop > n - 8 then
-    stop = n - 8
-  end
-  while true do
-    i = suspect_word(p, i, stop)
-    if i >= stop then
-      return -1 - i
-    end
-    for k = i, i + 7 do
-      local c = p[k]
-      if c == QUOTE and is_bare(p, from, k) then
-        return k
-      elseif c == 0 then
-        return -1 - k
-      end
-    end
-    i = i + 8
-  end
 end
 
 local function escaped_end(p, from, q, n)
@@ -88,7 +111,7 @@ local function escaped_end(p, from, q, n)
     seen = seen + 1
     if seen == LOOK_AFTER then
       if q - mark < LOOK_AFTER * CLOSE then
-        local at = stretch_end(p, from, q - p + 1, n)
+        local at = stretch_end(p, q - p + 1, n)
         if at >= 0 then
           return at
         end

@@ -83,11 +83,13 @@ class Gateway:
 
     def __init__(self, nginx: Nginx) -> None:
         self.nginx = nginx
-        self.http = httpx.Client(base_url=nginx.url, timeout=30)
+        # A connection for each request, so that any worker may answer.
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
+        self.http = httpx.Client(base_url=nginx.url, timeout=30, limits=limits, verify=False)
 
     def get(self, path: str, **query: Any) -> httpx.Response:
-        """A GET on a connection of its own, so that any worker may answer."""
-        return httpx.get(f"{self.nginx.url}/{path}", params=query, timeout=30)
+        """A GET on a connection of its own."""
+        return self.http.get(f"/{path}", params=query)
 
     def json(self, path: str, **query: Any) -> Any:
         """The JSON that it answers with."""

@@ -44,7 +44,7 @@ def hold(gateway: Gateway, **query: object) -> int:
 def test_reservations_of_all_workers_are_summed_and_return_to_zero(
     gateway: Gateway, clients: concurrent.futures.ThreadPoolExecutor
 ) -> None:
-    held = [clients.submit(hold, gateway, ms=1500, prompt=100) for _ in range(40)]
+    held = [clients.submit(hold, gateway, ms=4000, prompt=100) for _ in range(40)]
     wait_until(lambda: gateway.json("own")["gpu-a"]["n"] == 40, what="40 reservations")
     view = gateway.json("view")
     assert view["gpu-a"]["n"] == view["gpu-a"]["in_buckets"] == 40
@@ -58,7 +58,7 @@ def test_reservations_of_all_workers_are_summed_and_return_to_zero(
 def test_what_a_killed_worker_held_is_gone_within_a_moment(
     gateway: Gateway, clients: concurrent.futures.ThreadPoolExecutor
 ) -> None:
-    held = [clients.submit(hold, gateway, ms=4000) for _ in range(20)]
+    held = [clients.submit(hold, gateway, ms=6000) for _ in range(20)]
     wait_until(lambda: gateway.json("own")["gpu-a"]["n"] == 20)
     victim = gateway.nginx.workers()[0]
     os.kill(victim, signal.SIGKILL)
@@ -91,11 +91,11 @@ def test_killing_every_worker_again_and_again_leaves_nothing(
 def test_streams_of_old_workers_count_after_a_reload_until_they_end(
     gateway: Gateway, clients: concurrent.futures.ThreadPoolExecutor
 ) -> None:
-    held = [clients.submit(hold, gateway, ms=3000, stream=1) for _ in range(20)]
+    held = [clients.submit(hold, gateway, ms=5000, stream=1) for _ in range(20)]
     wait_until(lambda: gateway.json("own")["gpu-a"]["flowing"] == 20)
     gateway.nginx.reload()
     wait_until(lambda: gateway.metrics()["tokenweir_workers"] == 4, what="old and new workers")
-    more = [clients.submit(hold, gateway, ms=500) for _ in range(10)]
+    more = [clients.submit(hold, gateway, ms=2000) for _ in range(10)]
     wait_until(lambda: gateway.json("own")["gpu-a"]["n"] == 30, seconds=2)
     assert [future.result() for future in held + more] == [200] * 30
     assert everything(gateway) == 0

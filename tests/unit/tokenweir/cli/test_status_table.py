@@ -43,7 +43,7 @@ def test_a_row_shows_what_a_backend_is_how_full_it_is_and_its_scores() -> None:
         "ready",
         "3",
         "42%",
-        "431,000",
+        "431k",
         "69.6",
         "17.4",
     ]
