@@ -6,7 +6,7 @@
 -- A batch carries its source and how many records that source made before, those dropped included: the reader sees a
 -- gap as a loss and an overlap as a batch that was sent twice. While Redis is away records wait; beyond the bound new
 -- ones are dropped and counted. A worker that exits hands what is left to the others. Lost without being counted here:
--- the records of the last moments of a killed worker.
+-- the last tenth of a second of a worker that is killed, or of a gateway that is stopped at once (SIGTERM).
 local cjson = require "cjson.safe"
 local clock = require "tokenweir.core.clock"
 local config = require "tokenweir.config"

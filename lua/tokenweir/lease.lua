@@ -39,9 +39,9 @@ local function backends()
   end
   local list = {}
   for place = 0, used - 1 do
-    local sum = ledger.sum(row[0], place)
-    local id = sum.n ~= 0 and numbering.backend_at(place)
+    local id = ledger.count(place) ~= 0 and numbering.backend_at(place)
     if id then
+      local sum = ledger.sum(row[0], place)
       list[id] = {
         n = sum.n, held = sum.held, remaining = sum.remaining, variance = sum.variance, prefill = sum.prefill,
         flowing = sum.flowing, buckets = buckets_of(sum),

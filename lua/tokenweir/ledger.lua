@@ -107,7 +107,17 @@ function _M.view(known, candidates, count, now)
   return view
 end
 
---- Own in-flight load of this gateway at one place, summed into a row.
+--- @return number of sequences that this gateway has in flight at one place
+function _M.count(place)
+  local live, _, count = region.live()
+  local n = 0
+  for k = 1, count do
+    n = n + live[k][place].n
+  end
+  return n
+end
+
+--- All that this gateway has in flight at one place, summed into a row.
 -- @param into tw_load
 -- @return tw_load the same
 function _M.sum(into, place)

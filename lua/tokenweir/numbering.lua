@@ -16,12 +16,22 @@ local FORGET_MS = 60000
 
 local _M = {}
 
+-- Places found before, by name. Another worker may have given one away since, so the region has the last word.
+local found = {}
+
+local function holds(entry, name)
+  return entry.length == #name and ffi_string(entry.bytes, #name) == name
+end
+
 --- Where the name lives, or nil.
 local function find(names, count, name)
-  local length = #name
+  local known = found[name]
+  if known and known < count and holds(names[known], name) then
+    return known
+  end
   for k = 0, count - 1 do
-    local entry = names[k]
-    if entry.length == length and ffi_string(entry.bytes, length) == name then
+    if holds(names[k], name) then
+      found[name] = k
       return k
     end
   end

@@ -81,8 +81,8 @@ function _M.watch(known, now)
   local how = known.settings and known.settings.health or health.DEFAULTS
   for i = 1, fleet and fleet.size or 0 do
     local place = fleet.slot[i]
-    local sum = ledger.sum(row[0], place)
-    if sum.n > 0 then
+    if ledger.count(place) > 0 then
+      local sum = ledger.sum(row[0], place)
       local progress_age, scrape_failures = -1, 0
       if not known.stale then
         progress_age = fleet.progress_age_ms[i]

@@ -24,7 +24,7 @@ HTTP = """
     require("tokenweir.init").start("{folder}/gateway.json")
     require("probe")
   }
-  init_worker_by_lua_block { require("tokenweir.init_worker").start() }
+  init_worker_by_lua_block { require("tokenweir.init_worker").start(); require("probe").start() }
   exit_worker_by_lua_block { require("tokenweir.init_worker").stop() }
   server {
     listen 127.0.0.1:{port};

@@ -166,9 +166,12 @@ function _M.use()
   ngx.say("done")
 end
 
-lease.provide_key_use(function()
-  return cjson.decode(ngx.shared.tokenweir_metrics:get("use") or "{}")
-end)
+--- In a worker: lets the lease tell what `use` noted, in place of the rate limiter's figures.
+function _M.start()
+  lease.provide_key_use(function()
+    return cjson.decode(ngx.shared.tokenweir_metrics:get("use") or "{}")
+  end)
+end
 
 function _M.wait()
   local known = state.current(clock.ms())
