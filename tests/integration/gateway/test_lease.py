@@ -73,12 +73,12 @@ def test_arrivals_of_a_model_never_fall(gateway: Gateway, redis_server: RedisSer
 
 def test_the_queue_is_told(gateway: Gateway, redis_server: RedisServer) -> None:
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(gateway.get, "wait", ms=1500)
+        waiting = pool.submit(gateway.get, "wait", ms=4000)
         wait_until(lambda: lease_of(redis_server).queue.get("llama"), seconds=2)
-        wait_until(lambda: lease_of(redis_server).queue["llama"].oldest_ms > 500, seconds=1.4)
+        wait_until(lambda: lease_of(redis_server).queue["llama"].oldest_ms > 500, seconds=3)
         assert lease_of(redis_server).queue["llama"].depth == 1
         waiting.result()
-    wait_until(lambda: lease_of(redis_server).queue == {}, seconds=1)
+    wait_until(lambda: lease_of(redis_server).queue == {}, seconds=3)
 
 
 def test_another_gateways_use_of_a_key_is_known(
