@@ -22,7 +22,7 @@ class CostEstimate:
     """The cost coefficients of one backend."""
 
     def __init__(self) -> None:
-        self._basis: tuple[str, str, str, int] | None = None
+        self._basis: tuple[object, ...] | None = None
         self._cost: Cost | None = None
         self._reason = ""
 
@@ -32,15 +32,13 @@ class CostEstimate:
         """Coefficients and their reason. `models` are the configured models by name; `names` the public and
         engine names that the backend serves."""
         gpu = config.gpu or (record.card.name if record.card is not None else None) or ""
-        model = next(
-            (models[name].facts or "" for name in names if name in models and models[name].facts), ""
-        )
-        if not model:
-            model = next((name for name in names if _known_model(name)), "")
-        basis = (gpu, model, config.precision, config.gpus)
+        configured = [models[name].facts or "" for name in names if name in models]
+        basis = (gpu, names, configured, config.precision, config.gpus)
         if self._cost is None or basis != self._basis:
             self._basis = basis
-            self._cost, self._reason = start_cost(*basis)
+            model = next((name for name in configured if name), "")
+            model = model or next((name for name in names if _known_model(name)), "")
+            self._cost, self._reason = start_cost(gpu, model, config.precision, config.gpus)
         return self._cost, self._reason
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import Final
-from urllib.parse import urlsplit
 
 import aiohttp
+from multidict import CIMultiDict
+from yarl import URL
 
 from sidecar.telemetry.health import Look
 
@@ -43,7 +45,7 @@ class Traffic:
     bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Origin:
     """Where a backend is: its URL by address, and how it wants to be spoken to."""
 
@@ -53,6 +55,23 @@ class Origin:
     server_name: str | None = None
     tls: ssl.SSLContext | None = None
     api_key: str | None = None
+    _urls: dict[str, URL] = field(default_factory=dict, compare=False)
+    """Parsed once: parsing costs more than looking up, at 500 requests a second."""
+
+    def url(self, path: str) -> URL:
+        """The URL of a page."""
+        found = self._urls.get(path)
+        if found is None:
+            found = self._urls[path] = URL(self.base + path)
+        return found
+
+    @cached_property
+    def headers(self) -> CIMultiDict[str]:
+        """What every request carries."""
+        headers = CIMultiDict({"Host": self.host_header})
+        if self.api_key:
+            headers["Authorization"] = f"Bearer {self.api_key}"
+        return headers
 
 
 class Fetcher:
@@ -83,21 +102,18 @@ class Fetcher:
 
     async def get(self, origin: Origin, path: str, patience: float = 1) -> Answer:
         """GET `path` of a backend, within `patience` times the usual time. Raises FetchError."""
-        headers = {"Host": origin.host_header}
-        if origin.api_key:
-            headers["Authorization"] = f"Bearer {origin.api_key}"
         return await self._get(
-            origin.base + path, headers, origin.tls, origin.server_name, self._timeout_ms * patience
+            origin.url(path), origin.headers, origin.tls, origin.server_name, self._timeout_ms * patience
         )
 
     async def get_url(self, url: str) -> Answer:
         """GET another page (an exporter's), without the backend's credentials. Raises FetchError."""
-        return await self._get(url, {}, None, None, self._timeout_ms)
+        return await self._get(URL(url), CIMultiDict(), None, None, self._timeout_ms)
 
     async def _get(
         self,
-        url: str,
-        headers: dict[str, str],
+        url: URL,
+        headers: CIMultiDict[str],
         tls: ssl.SSLContext | None,
         server_name: str | None,
         timeout_ms: float,
@@ -112,7 +128,7 @@ class Fetcher:
                 ssl=tls or True,
                 server_hostname=server_name,
                 allow_redirects=False,
-                timeout=aiohttp.ClientTimeout(total=timeout_ms / 1000),
+                timeout=_timeout(timeout_ms),
             ) as response:
                 body = await _body(response)
                 self.traffic.bytes += len(body)
@@ -148,9 +164,13 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
     return b"".join(parts)
 
 
-def _place(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.netloc}{parts.path}"
+@lru_cache
+def _timeout(ms: float) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=ms / 1000)
+
+
+def _place(url: URL) -> str:
+    return f"{url.authority}{url.path}"
 
 
 def tls_context(verify: bool, ca: str | None) -> ssl.SSLContext:
