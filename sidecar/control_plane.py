@@ -15,10 +15,11 @@ import structlog
 
 from sidecar import settings as documents
 from sidecar import tasks
-from sidecar.clock import monotonic_ms, wall_ms
+from sidecar.clock import monotonic_ms
 from sidecar.completions import Completions
 from sidecar.control.fleet import Fleet
-from sidecar.control.gateways import MOST_GATEWAYS, Gateways
+from sidecar.control.gateways import Gateways
+from sidecar.exchange import Exchange
 from sidecar.leader import Leader, NotLeaderError
 from sidecar.origins import Origins
 from sidecar.publish import Decision, Publisher
@@ -31,23 +32,15 @@ from sidecar.telemetry.http import Origin
 from sidecar.telemetry.watch import Watch, Where
 from tokenweir.config import Config, ConfigError, load
 from tokenweir.config.models import BackendConfig
-from tokenweir.contract import names
 from tokenweir.contract.records import QueueLimits, Settings
 
 log = structlog.get_logger(__name__)
 
 FOLLOW_MS: Final = 250
 """How often leases and the other sidecars' changes are read, and a follower asks for the lead."""
-HEARTBEAT_MS: Final = 1000
-HEARTBEAT_LIFE_MS: Final = 3000
 COMPLETIONS_MS: Final = 200
 COALESCE_MS: Final = 20
 """Changes of state that come together are published together."""
-LEASE_WINDOW_MS: Final = 60_000
-"""How far the wall clocks of gateways and sidecars may differ; the leases expire by Redis' own clock."""
-FORGET_GATEWAYS_MS: Final = 24 * 3_600_000
-SWEEP_MS: Final = 600_000
-
 
 Prepared = tuple[Config, Settings, dict[str, str]]
 """A configuration, its settings document, and the backends' API keys."""
@@ -74,6 +67,9 @@ class ControlPlane:
         self.client = connect(base.redis, self.folder)
         self.leader = Leader(self.client, self.id)
         self.publisher = Publisher(self.client, self.leader)
+        self.exchange = Exchange(
+            self.client, self.leader, self.gateways, self.store, self._changes_taken_over
+        )
         self.completions = Completions(
             self.client, self.leader, self._known_backends, self.fleet.served, self.state_dir
         )
@@ -85,7 +81,6 @@ class ControlPlane:
         self._origins = Origins(self.folder)
         self._unseen: set[str] = set()
         self._change = asyncio.Event()
-        self._changes_due = True
         self._tasks: list[asyncio.Task[None]] = []
 
     # Life
@@ -131,7 +126,7 @@ class ControlPlane:
 
     def changed(self) -> None:
         """The store was changed here: put it into effect and tell the other sidecars."""
-        self._changes_due = True
+        self.exchange.tell()
         self.apply(self._prepare(self.store.config()))
 
     def _prepare(self, config: Config) -> Prepared:
@@ -213,6 +208,12 @@ class ControlPlane:
                 watch.hurry()
         self.publish_soon()
 
+    def _changes_taken_over(self) -> None:
+        try:
+            self.apply(self._prepare(self.store.config()))
+        except ConfigError as error:
+            log.error("changes_not_applied", problems=error.problems)
+
     def _known_backends(self) -> Mapping[str, Any]:
         return self.fleet.members
 
@@ -263,46 +264,16 @@ class ControlPlane:
         )
 
     async def _follow_for_ever(self) -> None:
-        heartbeat_at = sweep_at = float("-inf")
         while True:
-            now = monotonic_ms()
             try:
-                await self._read_leases()
-                await self._exchange_changes()
-                if now - heartbeat_at >= HEARTBEAT_MS:
-                    heartbeat_at = now
-                    await self.client.set(names.SIDECARS + self.id, str(wall_ms()), px=HEARTBEAT_LIFE_MS)
-                if now - sweep_at >= SWEEP_MS and self.leader.leading:
-                    sweep_at = now
-                    await self.client.zremrangebyscore(names.GATEWAYS, 0, wall_ms() - FORGET_GATEWAYS_MS)
+                await self.exchange.step()
+                self._redis_answered()
             except (RedisError, OSError) as error:
                 self.gateways.lost()
                 self._redis_failed(error)
             except Exception:
                 log.exception("follow_failed")
             await asyncio.sleep(FOLLOW_MS / 1000)
-
-    async def _read_leases(self) -> None:
-        ids = await self.client.zrangebyscore(
-            names.GATEWAYS, wall_ms() - LEASE_WINDOW_MS, "+inf", start=0, num=MOST_GATEWAYS
-        )
-        keys = [names.GATEWAY + _text(gateway) for gateway in ids]
-        texts = await self.client.mget(keys) if keys else []
-        self.gateways.update([text for text in texts if text is not None])
-        self._redis_answered()
-
-    async def _exchange_changes(self) -> None:
-        stored = await self.client.get(names.CHANGES)
-        changed, lacking = self.store.merge(stored)
-        if changed:
-            log.info("changes_taken_over")
-            try:
-                self.apply(self._prepare(self.store.config()))
-            except ConfigError as error:
-                log.error("changes_not_applied", problems=error.problems)
-        if lacking or self._changes_due:
-            await self.client.set(names.CHANGES, self.store.dump())
-            self._changes_due = False
 
     async def _read_for_ever(self) -> None:
         while True:
@@ -334,10 +305,6 @@ class ControlPlane:
 
 def _queue(config: Config) -> QueueLimits:
     return QueueLimits(max_waiting=config.queue.max_waiting, max_wait_ms=config.queue.max_wait)
-
-
-def _text(value: Any) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def _sidecar_id() -> str:

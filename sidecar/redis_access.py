@@ -1,19 +1,16 @@
 """The sidecar's way to Redis, and all that it needs there.
 
-Commands and keys for an ACL user `sidecar`:
+Commands and keys; `deploy/redis/users.acl` gives the user `sidecar` exactly these:
 
     get set eval              tw:leader tw:leader:fence tw:snapshot tw:settings tw:stats
                               tw:stats:state tw:changes tw:sidecar:*
     mget                      tw:gateway:*
     zrangebyscore zremrangebyscore                           tw:gateways
     xgroup|create xreadgroup xack                            tw:completions
-    select auth                (hello and client are not used; redis-cli sends them)
+    select auth
 
 The scripts behind EVAL call get, set, del, exists, pexpire, time and xack; Redis checks these against the
-user, too. As a line of an ACL file, before the password:
-
-    user sidecar on resetchannels ~tw:* -@all +get +set +del +exists +pexpire +time +eval +mget
-    +zrangebyscore +zremrangebyscore +xgroup|create +xreadgroup +xack +select +auth
+user, too.
 
 Without Redis every call raises RedisError within the time-out; callers go on with what they have.
 """

@@ -47,14 +47,14 @@ def start_cost(gpu: str, model: str, precision: str, gpus: int) -> tuple[Cost, s
     and the reason says so."""
     assumed: list[str] = []
     try:
-        facts.gpu(gpu)
+        gpu = facts.gpu(gpu).name
     except facts.UnknownFactError:
         assumed.append(
             f"GPU {gpu!r} unknown, taken as {DEFAULT_GPU}" if gpu else f"GPU not told: {DEFAULT_GPU}"
         )
         gpu = DEFAULT_GPU
     try:
-        facts.model(model)
+        model = facts.model(model).name
     except facts.UnknownFactError:
         assumed.append(
             f"model {model!r} unknown, taken as {DEFAULT_MODEL}"

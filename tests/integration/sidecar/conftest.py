@@ -1,12 +1,11 @@
 """Sidecars, in this process or as processes of their own, on a real Redis under the ACL that is
-documented."""
+shipped."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -20,7 +19,7 @@ import pytest
 import redis
 import yaml
 
-from sidecar import app, redis_access
+from sidecar import app
 from sidecar.control_plane import ControlPlane
 from tests.integration.servers import ROOT, RedisServer, free_port
 from tests.integration.sidecar.engine import FakeEngine
@@ -29,11 +28,12 @@ from tokenweir.contract import names
 PASSWORD = "only-for-this-test"
 
 
-def documented_acl() -> list[str]:
-    """The rules of the ACL line in the docstring of `sidecar/redis_access.py`."""
-    found = re.search(r"user sidecar on (.+?)\n\n", redis_access.__doc__ or "", re.DOTALL)
-    assert found, "the docstring shows no ACL line"
-    return found[1].split()
+def shipped_acl() -> list[str]:
+    """The rules of the user `sidecar` in the ACL file that is shipped, without its password."""
+    for line in (ROOT / "deploy/redis/users.acl").read_text().splitlines():
+        if line.startswith("user sidecar on "):
+            return [rule for rule in line.split()[3:] if not rule.startswith("#")]
+    raise AssertionError("the ACL file has no user `sidecar`")
 
 
 @pytest.fixture
@@ -46,8 +46,8 @@ def store(redis_server: RedisServer) -> Iterator[redis.Redis]:
 
 
 def add_user(client: redis.Redis) -> None:
-    """Make the documented user, on a Redis that has just started."""
-    client.execute_command("ACL", "SETUSER", "sidecar", "on", f">{PASSWORD}", *documented_acl())
+    """Make the shipped user, on a Redis that has just started."""
+    client.execute_command("ACL", "SETUSER", "sidecar", "on", f">{PASSWORD}", *shipped_acl())
 
 
 @pytest.fixture
