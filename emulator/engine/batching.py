@@ -15,6 +15,7 @@ from emulator.engine.counters import Counters
 from emulator.engine.decoding import DecodingGroup
 from emulator.engine.events import Event, EventKind
 from emulator.engine.exhaustion import Exhaustion
+from emulator.engine.holdings import Holdings
 from emulator.engine.kv_memory import KvMemory
 from emulator.engine.limits import Limits
 from emulator.engine.queue import WaitingQueue
@@ -48,6 +49,7 @@ class Engine:
         self._number = 0
         self._events: list[Event] = []
         self._decoding = DecodingGroup()
+        self._held = Holdings(self.memory, self.limits, self._decoding)
         self._prefilling: list[Request] = []
         # The step in progress, when it is planned. Decoding alone needs no plan.
         self._planned = False
@@ -119,6 +121,7 @@ class Engine:
         """Start again with empty memory."""
         self.memory = KvMemory(self.memory.blocks, self.memory.hash_blocks)
         self._decoding = DecodingGroup()
+        self._held = Holdings(self.memory, self.limits, self._decoding)
         self.now, self.alive, self._last_start = now, True, -inf
 
     def events(self) -> list[Event]:
@@ -201,12 +204,11 @@ class Engine:
             chunk = min(request.target - request.computed, budget)
             if chunk <= 0 or request.state is not State.PREFILL:
                 continue
-            needed = self._blocks_to(request, chunk)
-            while needed > self.memory.free and request.state is State.PREFILL:
+            while request.state is State.PREFILL and self._held.needed(request, chunk) > self.memory.free:
                 short = True
                 self._relieve()
             if request.state is State.PREFILL:
-                self._extend(request, chunk, needed)
+                self._extend(request, chunk)
                 budget -= chunk
         if self.alive and not short:
             self._admit(budget)
@@ -252,10 +254,7 @@ class Engine:
 
     def _enter(self, request: Request, hits: int, budget: int) -> int:
         """Admit a request and plan its first chunk; returns the chunk's tokens."""
-        request.shared = list(request.hashes[:hits])
-        self.memory.hold(request.shared)
-        request.computed = hits * self.limits.hash_tokens
-        request.allocated = hits * self.memory.hash_blocks
+        self._held.enter(request, hits)
         if request.preemptions == 0:
             request.scheduled, request.cached = self.now, request.computed
         if self.limits.prefix_caching:
@@ -265,32 +264,16 @@ class Engine:
         self.running[request.number] = request
         self._prefilling.append(request)
         chunk = min(request.target - request.computed, budget)
-        needed = self._blocks_to(request, chunk)
-        if needed > self.memory.free:
+        if self._held.needed(request, chunk) > self.memory.free:
             self._relieve()
             return 0
-        self._extend(request, chunk, needed)
+        self._extend(request, chunk)
         return chunk
 
-    def _blocks_to(self, request: Request, chunk: int) -> int:
-        """New blocks that the next `chunk` tokens of a prompt need."""
-        return -(-(request.computed + chunk) // BLOCK) - request.allocated
-
-    def _extend(self, request: Request, chunk: int, needed: int) -> None:
-        """Plan a chunk of a prompt: take its blocks and name those that it fills."""
-        self.memory.take(needed)
-        request.allocated += needed
-        self._name(request, request.computed + chunk)
+    def _extend(self, request: Request, chunk: int) -> None:
+        """Plan a chunk of a prompt."""
+        self._held.extend(request, chunk)
         self._chunks.append((request, chunk))
-
-    def _name(self, request: Request, tokens: int) -> None:
-        """Put the hash blocks of a request that are full at `tokens` tokens into the prefix cache."""
-        if not self.limits.prefix_caching:
-            return
-        shared, hashes = request.shared, request.hashes
-        for i in range(len(shared), min(len(hashes), tokens // self.limits.hash_tokens)):
-            self.memory.name(hashes[i])
-            shared.append(hashes[i])
 
     def _start(self) -> None:
         """Start the planned step: from what is in it follows how long it takes."""
@@ -347,12 +330,7 @@ class Engine:
     def _preempt(self, request: Request) -> None:
         """Take a running request's memory; it goes to the head of the queue, to be computed again with what
         it has produced."""
-        if self.limits.prefix_caching:
-            # Blocks of its own may still be there when it comes back.
-            size = self.limits.hash_tokens
-            known, full = len(request.hashes), self._tokens_held(request) // size
-            own = [("own", request.number, i) for i in range(known, full)]
-            request.hashes = [*request.hashes, *own] if own else request.hashes
+        self._held.name_own(request)
         self._release(request)
         request.target = request.prompt + request.base
         request.preemptions += 1
@@ -370,24 +348,15 @@ class Engine:
             request.state = State.DONE
 
     def _release(self, request: Request) -> None:
-        """Free a running request's memory, its full blocks staying in the prefix cache as long as nobody
-        needs them."""
+        """Take a running request out of the batch and free its memory."""
         if request.state is State.DECODE:
-            tokens = self._tokens_held(request)
-            # The step in progress has its room already.
-            blocks = -(-(tokens + self._planned) // BLOCK)
-            self._name(request, tokens)
+            self._held.free(request, planned=self._planned)
             self._decoding.leave(request)
         else:
-            blocks = request.allocated
+            self._held.free(request)
             self._prefilling.remove(request)
         del self.running[request.number]
-        self.memory.give(blocks - len(request.shared) * self.memory.hash_blocks, request.shared)
-        request.shared, request.computed, request.allocated = [], 0, 0
         self._blocked = False
-
-    def _tokens_held(self, request: Request) -> int:
-        return self._decoding.tokens(request) if request.state is State.DECODE else request.computed
 
     def _account(self, steps: int, span: float, tokens: int) -> None:
         counters, decoding = self.counters, self._decoding.count

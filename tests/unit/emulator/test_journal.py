@@ -1,26 +1,31 @@
-"""What an emulated server notes of its executions."""
+"""What benches count with."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
+from emulator import journal
 from emulator.journal import Journal
 
 
-def test_an_id_is_counted_every_time_that_it_is_executed():
-    journal = Journal()
+def test_a_request_executed_twice_is_seen() -> None:
+    book = Journal()
     for request_id in ("a", "b", "a", ""):
-        journal.executed(request_id)
-    assert journal.report()["total"] == 4
-    assert journal.report()["requests"] == {"a": 2, "b": 1}
+        book.executed(request_id)
+    report = book.report()
+    assert (report["total"], report["requests"]) == (4, {"a": 2, "b": 1})
 
 
-def test_a_file_gets_every_id_at_once_and_outlives_the_journal(tmp_path: Path):
-    path = tmp_path / "journal"
-    Journal(path).executed("a")
-    again = Journal(path)
-    again.executed("b")
-    again.executed("")
-    assert path.read_text() == "a\nb\n"
-    again.clear()
-    assert path.read_text() == "a\nb\n"
+def test_aborts_are_kept_in_order() -> None:
+    book = Journal()
+    book.aborted("a", 5)
+    book.aborted("b", 0)
+    assert [(abort["request_id"], abort["tokens"]) for abort in book.report()["aborted"]] == [
+        ("a", 5),
+        ("b", 0),
+    ]
+
+
+def test_it_forgets_the_oldest_but_not_the_totals() -> None:
+    book = Journal()
+    for i in range(journal.LONGEST + 2):
+        book.executed(str(i))
+    report = book.report()
+    assert report["total"] == journal.LONGEST + 2
+    assert "0" not in report["requests"] and str(journal.LONGEST + 1) in report["requests"]

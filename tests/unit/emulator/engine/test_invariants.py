@@ -57,7 +57,7 @@ class Driver:
         self.log += [(event.request.number, event.kind.name) for event in events]
         self.times += [event.time for event in events]
         assert 0 <= engine.memory.free <= engine.memory.blocks
-        held = sum(engine._tokens_held(request) for request in engine.running.values())
+        held = sum(engine._held.tokens(request) for request in engine.running.values())
         shared = sum(len(request.shared) for request in engine.running.values())
         assert engine.memory.blocks - engine.memory.free >= (held - 16 * shared) // 16
         assert len(engine.running) <= 6
