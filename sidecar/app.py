@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from sidecar.administration import Administration
 from sidecar.api import (
     backends,
+    dashboard,
     decisions,
     fleet,
     gateways,
@@ -26,7 +27,7 @@ from sidecar.settings import read_secret
 from tokenweir.config import ConfigError
 
 SHORTEST_TOKEN = 16
-ROUTERS = (backends, fleet, decisions, policy, settings, gateways, stats, metrics, probes)
+ROUTERS = (backends, fleet, decisions, policy, settings, gateways, stats, metrics, probes, dashboard)
 
 
 def create(plane: ControlPlane) -> FastAPI:

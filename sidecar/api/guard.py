@@ -17,6 +17,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
 """Probes tell nothing that needs guarding."""
+PAGE_PATHS: Final = frozenset({"/", "/dashboard/style.css", "/dashboard/fleet.js"})
+"""The dashboard's files: a browser cannot send a token for them, and they hold no data."""
 
 
 class Guard:
@@ -40,6 +42,8 @@ class Guard:
     def _refusal(self, scope: Scope) -> JSONResponse | None:
         headers = Headers(scope=scope)
         if self._token is not None:
+            if scope["path"] in PAGE_PATHS:
+                return None
             scheme, _, given = headers.get("authorization", "").partition(" ")
             digest = hashlib.sha256(given.strip().encode("utf-8", "surrogateescape")).digest()
             if scheme.lower() == "bearer" and hmac.compare_digest(digest, self._token):

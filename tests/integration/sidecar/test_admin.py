@@ -275,3 +275,31 @@ async def test_the_sidecar_keeps_its_files_to_itself(write_config, start_sidecar
     sidecar.plane.completions.save()
     for file in (path.parent / "var").iterdir():
         assert file.stat().st_mode & 0o077 == 0
+
+
+async def test_the_dashboard_is_a_page_without_data_that_allows_no_foreign_script(
+    write_config, start_sidecar
+):
+    token = "a-token-for-this-test"
+    sidecar = await start_sidecar(write_config("one", admin={"port": 1, "token": token}))
+    for path, kind in {
+        "/": "text/html",
+        "/dashboard/style.css": "text/css",
+        "/dashboard/fleet.js": "javascript",
+    }.items():
+        answer = await sidecar.http.get(path)
+        assert answer.status_code == 200
+        assert kind in answer.headers["content-type"]
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert (await sidecar.http.get("/api/fleet")).status_code == 401
+
+
+async def test_every_route_and_metric_is_in_the_documentation(write_config, start_sidecar, engines, root):
+    sidecar = await start_sidecar(write_config("one", backends=[engines().url]))
+    page = (root / "docs/admin-api.md").read_text()
+    for path, methods in (await sidecar.http.get("/openapi.json")).json()["paths"].items():
+        for method in methods:
+            assert f"| `{method.upper()} {path}` |" in page, f"{method} {path}"
+    for line in (await sidecar.http.get("/metrics")).text.splitlines():
+        if line.startswith("# TYPE "):
+            assert f"| `{line.split()[2]}` |" in page, line
