@@ -57,6 +57,20 @@ class Stack:
             raise AssertionError(f"docker compose {' '.join(arguments)}:\n{done.stdout}\n{done.stderr}")
         return done.stdout
 
+    def documented(self, script: str, environment: dict[str, str] | None = None) -> str:
+        """Run a documented block as a person would, against this stack; what it prints."""
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", script.replace("8081", str(self.admin_port))],
+            cwd=self.root,
+            env=environment or self.environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
     def token(self) -> str:
         """The admin API's generated token, as an operator reads it."""
         return self.compose("exec", "-T", "sidecar", "cat", "/var/lib/tokenweir/secrets/admin-token").strip()
