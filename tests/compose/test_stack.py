@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from typing import Any
 
 import httpx
@@ -46,8 +47,14 @@ def test_the_answer_says_which_backend_gave_it(stack: Any) -> None:
 
 
 def test_every_service_is_healthy(stack: Any) -> None:
-    health = {name: item["State"].get("Health", {}).get("Status") for name, item in inspect(stack).items()}
-    assert {name for name, status in health.items() if status == "healthy"} == SERVICES
+    healthy: set[str] = set()
+    until = time.monotonic() + 30
+    while healthy != SERVICES and time.monotonic() < until:
+        states = {
+            name: item["State"].get("Health", {}).get("Status") for name, item in inspect(stack).items()
+        }
+        healthy = {name for name, status in states.items() if status == "healthy"}
+    assert healthy == SERVICES
 
 
 def test_the_admin_api_is_published_on_loopback_only_and_wants_its_token(stack: Any) -> None:
@@ -82,11 +89,9 @@ def test_the_gateways_access_log_goes_to_its_output_without_the_prompt(stack: An
     body = {"model": "llama-3-8b", "max_tokens": 4, "messages": [{"role": "user", "content": "sesame-4711"}]}
     headers = {"X-Request-Id": "compose-access-log"}
     httpx.post(f"{stack.base_url}/chat/completions", json=body, headers=headers, timeout=30, trust_env=False)
-    logs = ""
-    for _ in range(20):
+    logs, until = "", time.monotonic() + 10
+    while "compose-access-log" not in logs and time.monotonic() < until:
         logs = stack.compose("logs", "--no-log-prefix", "gateway")
-        if "compose-access-log" in logs:
-            break
     line = next(line for line in logs.splitlines() if "compose-access-log" in line)
     assert json.loads(line[line.index("{") :])["status"] == 200
     assert "sesame-4711" not in logs
