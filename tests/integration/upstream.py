@@ -135,9 +135,10 @@ class Upstream:
         self.connections += 1
         number = self.connections
         self._writers.add(writer)
+        early = b""
         try:
             while True:
-                received = await _read(reader, number)
+                received = await _read(reader, number, early)
                 if received is None:
                     break
                 self.received.append(received)
@@ -149,7 +150,7 @@ class Upstream:
                 try:
                     alive = await self._reply(answer, received, writer)
                 finally:
-                    watcher.cancel()
+                    early = await _unwatch(watcher)
                 if not alive or received.headers.get("connection", "").lower() == "close":
                     break
         except (ConnectionError, asyncio.IncompleteReadError):
@@ -248,17 +249,26 @@ async def _break(answer: Answer, writer: asyncio.StreamWriter) -> bool:
     return False
 
 
-async def _watch(reader: asyncio.StreamReader, received: Received) -> None:
-    """Notes when the other side closes while the answer is being made. It sends nothing in that time."""
+async def _watch(reader: asyncio.StreamReader, received: Received) -> bytes:
+    """Notes when the other side closes during the answer; else returns the first byte of its next request."""
     with contextlib.suppress(ConnectionError):
-        if await reader.read(1):
-            return
+        early = await reader.read(1)
+        if early:
+            return early
     received.closed_at = time.monotonic()
+    return b""
 
 
-async def _read(reader: asyncio.StreamReader, connection: int) -> Received | None:
+async def _unwatch(watcher: asyncio.Task[bytes]) -> bytes:
+    watcher.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        return await watcher
+    return b""
+
+
+async def _read(reader: asyncio.StreamReader, connection: int, early: bytes) -> Received | None:
     try:
-        head = await reader.readuntil(b"\r\n\r\n")
+        head = early + await reader.readuntil(b"\r\n\r\n")
     except (asyncio.IncompleteReadError, ConnectionError):
         return None
     lines = head.decode("latin-1").split("\r\n")

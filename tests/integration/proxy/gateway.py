@@ -18,7 +18,7 @@ from tests.integration.servers import ROOT, free_port, nginx_program, wait_until
 from tests.integration.upstream import Upstream
 from tokenweir.config.loading import parse
 from tokenweir.config.models import Config
-from tokenweir.contract.records import Backend, Cost, Settings, Snapshot, State, Stats
+from tokenweir.contract.records import Backend, Completion, Cost, Settings, Snapshot, State, Stats
 from tokenweir.render import Paths, write
 
 COST = Cost(prefill=0.05, base=10, per_sequence=0.1, per_kv_token=0.0001)
@@ -227,11 +227,12 @@ class Gateway:
         return [json.loads(line) for line in lines()]
 
     def completions(self, count: int = 1) -> list[dict[str, Any]]:
-        """The completion records in Redis, once there are so many."""
+        """The completion records in Redis, once there are so many; defaults filled in."""
 
         def records() -> list[dict[str, Any]]:
             entries: Any = self.redis.xrange("tw:completions")
-            return [record for _, fields in entries for record in json.loads(fields["batch"])]
+            batches = [json.loads(fields["batch"]) for _, fields in entries]
+            return [Completion.model_validate(record).model_dump() for batch in batches for record in batch]
 
         wait_until(lambda: len(records()) >= count, what=f"{count} completion records")
         return records()

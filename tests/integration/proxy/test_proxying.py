@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from tests.integration.proxy.gateway import Gateway, backend
+from tests.integration.servers import wait_until
 from tests.integration.upstream import Answer, Upstream, event
 
 ODD = (
@@ -105,11 +106,10 @@ def test_requests_go_to_both_backends(pair: tuple[Gateway, Upstream, Upstream]) 
 def test_nothing_stays_in_flight(gateway: Gateway, upstream: Upstream) -> None:
     upstream.answer = Answer(delay=0.2)
     connections = [gateway.open(n=2, stream=k == 1) for k in range(3)]
-    time.sleep(0.1)
-    assert gateway.inflight() == 6
+    wait_until(lambda: gateway.inflight() == 6, what="six sequences in flight")
     for connection in connections:
         assert connection.getresponse().read()
-    assert gateway.inflight() == 0
+    wait_until(lambda: gateway.inflight() == 0, what="an empty ledger")
 
 
 def test_a_form_without_a_model_goes_by_the_only_model(gateway: Gateway, upstream: Upstream) -> None:

@@ -1,0 +1,123 @@
+"""Passive health on the request's path: what fails leaves, and comes back by a probe."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.integration.proxy.gateway import Gateway, backend
+from tests.integration.servers import wait_until
+from tests.integration.upstream import Answer, Upstream
+
+Start = Callable[..., Gateway]
+Pair = tuple[Gateway, Upstream, Upstream]
+
+
+@pytest.fixture
+def quick(start_gateway: Start, start_upstream: Callable[..., Upstream]) -> Pair:
+    """A pair that is ejected for 300 ms at first."""
+    first, second = start_upstream("gpu-a"), start_upstream("gpu-b")
+    gateway = start_gateway(
+        [backend(first), backend(second)],
+        {"health": {"eject_ms": 300, "probe_ms": 500, "failures": 3}},
+        policy="round_robin",
+    )
+    return gateway, first, second
+
+
+@pytest.mark.parametrize(
+    "answer", [Answer(status=500), Answer(break_after=0), Answer(status=503)], ids=["500", "break", "503"]
+)
+def test_a_backend_that_fails_in_a_row_leaves_and_comes_back(quick: Pair, answer: Answer) -> None:
+    gateway, first, _ = quick
+    first.answer = answer
+    for _ in range(8):
+        gateway.post()
+    assert gateway.metric("tokenweir_backend_ejected", backend="gpu-a") == 1
+    seen = len(first.received)
+    assert gateway.post().headers["x-tokenweir-backend"] == "gpu-b"
+    assert len(first.received) == seen
+    first.answer = Answer()
+    time.sleep(0.35)
+    for _ in range(4):
+        assert gateway.post().status_code == 200
+    assert gateway.metric("tokenweir_backend_ejected", backend="gpu-a") == 0
+
+
+@pytest.mark.parametrize("status", [400, 404, 422, 429])
+def test_client_errors_never_eject(quick: Pair, status: int) -> None:
+    gateway, first, second = quick
+    first.answer = second.answer = Answer(status=status)
+    for _ in range(8):
+        gateway.post()
+    assert gateway.metric("tokenweir_backend_ejected") == 0
+
+
+def test_a_frozen_engine_with_a_flowing_stream_is_ejected(
+    start_gateway: Start, start_upstream: Callable[..., Upstream]
+) -> None:
+    frozen, other = start_upstream("gpu-a"), start_upstream("gpu-b")
+    gateway = start_gateway(
+        [backend(frozen), backend(other)], {"health": {"hang_ms": 2000}}, policy="round_robin", workers=1
+    )
+    frozen.answer = other.answer = Answer(tokens=50, break_after=3, broken_by="silence", gap=0.02)
+    held = [gateway.open(stream=True), gateway.open(stream=True)]
+    wait_until(lambda: frozen.received and other.received, what="both streams")
+    other.answer = Answer()
+    begin = time.monotonic()
+
+    def ejected() -> bool:
+        # the sidecar goes on telling that the counters stand still
+        gateway.publish(
+            backend(frozen, progress_age_ms=5000.0), backend(other, progress_age_ms=0.0), policy="round_robin"
+        )
+        return gateway.metric("tokenweir_backend_ejected", backend="gpu-a") == 1
+
+    wait_until(ejected, seconds=8, what="the ejection")
+    assert time.monotonic() - begin < 5
+    assert gateway.metric("tokenweir_backend_ejected", backend="gpu-b") == 0
+    assert all(gateway.post().headers["x-tokenweir-backend"] == "gpu-b" for _ in range(3))
+    for connection in held:
+        connection.close()
+
+
+def test_a_prompt_that_met_two_crashes_is_refused_for_a_while(
+    start_gateway: Start, start_upstream: Callable[..., Upstream]
+) -> None:
+    first, second = start_upstream("gpu-a"), start_upstream("gpu-b")
+    gateway = start_gateway(
+        [backend(first), backend(second)], {"limits": {"quarantine_ms": 60_000}}, workers=1
+    )
+    poison = {"messages": [{"role": "user", "content": "poison"}], "temperature": 0}
+
+    def crash(upstream: Upstream, other: Upstream) -> None:
+        gateway.publish(backend(upstream), backend(other, state="down"))
+        upstream.answer = Answer(delay=1)
+        connection = gateway.open(**poison)
+        wait_until(lambda: upstream.received, what="the request")
+        upstream.crash()
+        assert connection.getresponse().status == 502
+        assert gateway.post(user="finds the port closed").status_code == 503
+
+    crash(first, second)
+    crash(second, first)
+    first.restart()
+    first.answer = Answer()
+    gateway.publish(backend(first), backend(second, state="down"))
+    refused = gateway.post(messages=poison["messages"], temperature=1)
+    assert refused.status_code == 422
+    assert refused.json()["error"]["code"] == "prompt_quarantined"
+    assert gateway.post().status_code == 200
+    assert gateway.metric("tokenweir_quarantined_total") == 1
+
+
+def test_a_stream_that_is_merely_cut_twice_is_not_quarantined(pair: Pair) -> None:
+    gateway, first, second = pair
+    for _ in range(3):
+        first.script = [Answer(break_after=1)]
+        second.script = [Answer(break_after=1)]
+        gateway.post(stream=True)
+    first.script, second.script = [], []
+    assert gateway.post(stream=True).status_code == 200

@@ -1,0 +1,102 @@
+"""Bodies beyond the memory limit: read in a worker thread, never let through unread, blocking nobody."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.integration.proxy.gateway import Gateway, backend
+from tests.integration.servers import wait_until
+from tests.integration.upstream import Upstream
+
+Start = Callable[..., Gateway]
+LIMITS = {"body_memory": "64KiB", "body_max": "32MiB"}
+
+
+def chat(size: int, model: str = "llama") -> bytes:
+    text = json.dumps('prose with "quotes" and \\ ' * (size // 26 + 1))
+    return f'{{"messages":[{{"role":"user","content":{text}}}],"model":"{model}","max_tokens":5}}'.encode()
+
+
+@pytest.fixture
+def small_memory(start_gateway: Start, upstream: Upstream) -> Gateway:
+    """A gateway that keeps 64 KiB of a body in memory; the engine calls the model meta/llama."""
+    return start_gateway([backend(upstream, models={"llama": "meta/llama", "same": "same"})], limits=LIMITS)
+
+
+@pytest.mark.parametrize("size", [1_000, 60_000, 200_000, 5_000_000])
+def test_a_body_of_any_size_is_routed_by_its_model_and_rewritten(
+    small_memory: Gateway, upstream: Upstream, size: int
+) -> None:
+    body = chat(size)
+    assert small_memory.post(body=body).status_code == 200
+    assert upstream.received[0].body == body.replace(b'"model":"llama"', b'"model":"meta/llama"')
+
+
+def test_a_large_body_that_needs_no_change_is_passed_as_it_is(
+    small_memory: Gateway, upstream: Upstream
+) -> None:
+    body = chat(1_000_000, "same")
+    assert small_memory.post(body=body).status_code == 200
+    assert upstream.received[0].body == body
+    assert small_memory.completions()[0]["prompt_bytes"] > 900_000
+
+
+def test_a_large_body_is_checked_like_a_small_one(small_memory: Gateway, upstream: Upstream) -> None:
+    assert small_memory.post(body=chat(200_000, "none")).status_code == 404
+    assert small_memory.post(body=chat(200_000)[:-1]).status_code == 400
+    assert small_memory.post(body=b'{"model":"same",' + chat(200_000)[1:]).status_code == 400
+    assert not upstream.received
+
+
+def test_no_file_of_a_body_is_left(small_memory: Gateway) -> None:
+    for _ in range(3):
+        small_memory.post(body=chat(300_000))
+    temp = small_memory.folder / "temp"
+    wait_until(lambda: not any(path.is_file() for path in temp.rglob("*")), what="an empty folder")
+
+
+PROBE = """
+import http.client, sys, time
+slowest = 0
+while not sys.stdin.closed and time.monotonic() < float(sys.argv[2]):
+    begin = time.monotonic()
+    connection = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]))
+    connection.request("GET", "/healthz")
+    assert connection.getresponse().status == 200
+    connection.close()
+    slowest = max(slowest, time.monotonic() - begin)
+print(slowest)
+"""
+
+
+def test_other_requests_are_served_while_a_large_body_is_read(
+    start_gateway: Start, upstream: Upstream
+) -> None:
+    gateway = start_gateway([backend(upstream)], limits={"body_memory": "64KiB"}, workers=1)
+    body = chat(30_000_000)
+    probe = subprocess.Popen(
+        [sys.executable, "-c", PROBE, str(gateway.port), str(time.monotonic() + 3)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert gateway.post(body=body).status_code == 200
+    slowest = float(probe.communicate(timeout=30)[0])
+    assert slowest < 0.3
+
+
+def test_a_body_whose_client_leaves_halfway_holds_nothing(small_memory: Gateway, upstream: Upstream) -> None:
+    with socket.create_connection(("127.0.0.1", small_memory.port)) as connection:
+        connection.sendall(
+            b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 9000\r\n\r\n" + b"x" * 100
+        )
+        time.sleep(0.1)
+    small_memory.access_log()
+    assert small_memory.inflight() == 0
+    assert not upstream.received

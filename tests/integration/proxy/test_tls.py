@@ -1,0 +1,150 @@
+"""TLS on both sides: towards engines with verification, towards clients by configuration."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.integration.proxy.gateway import Gateway, backend
+from tests.integration.upstream import Upstream
+
+Start = Callable[..., Gateway]
+
+
+def openssl(*arguments: str, folder: Path) -> None:
+    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with ca.pem and what it signed: engine-a.pem and engine-b.pem, both for engine-c too."""
+    folder = tmp_path_factory.mktemp("ca")
+    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
+    openssl(
+        "req", "-x509", *curve, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=test CA", folder=folder
+    )
+    for name in ("engine-a", "engine-b"):
+        (folder / "ext").write_text(f"subjectAltName=DNS:{name}.test,DNS:engine-c.test,IP:127.0.0.1\n")
+        openssl(
+            "req",
+            *curve[:5],
+            "-keyout",
+            f"{name}.key",
+            "-out",
+            "csr",
+            "-subj",
+            f"/CN={name}.test",
+            folder=folder,
+        )
+        openssl(
+            *(
+                "x509",
+                "-req",
+                "-in",
+                "csr",
+                "-CA",
+                "ca.pem",
+                "-CAkey",
+                "ca.key",
+                "-CAcreateserial",
+                "-days",
+                "2",
+            ),
+            *("-extfile", "ext", "-out", f"{name}.pem"),
+            folder=folder,
+        )
+    return folder
+
+
+@pytest.fixture
+def secure(
+    authority: Path, start_upstream: Callable[..., Upstream]
+) -> Callable[..., tuple[Upstream, list[str]]]:
+    """Starts an upstream with the certificate of `name`; returns it and the server names it was asked for."""
+
+    def start(name: str, certificate: str = "engine-a") -> tuple[Upstream, list[str]]:
+        asked: list[str] = []
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(authority / f"{certificate}.pem", authority / f"{certificate}.key")
+        context.sni_callback = lambda _socket, server_name, _context: asked.append(server_name)
+        return start_upstream(name, context=context), asked
+
+    return start
+
+
+def trusting(authority: Path) -> dict[str, Any]:
+    """Configuration of a backend whose CA is the test's."""
+    return {"backends": [{"url": "https://engine-a.test", "tls": {"ca": str(authority / "ca.pem")}}]}
+
+
+def test_an_engine_behind_tls_is_verified_and_asked_by_its_name(
+    start_gateway: Start, secure: Any, authority: Path
+) -> None:
+    upstream, asked = secure("gpu-a")
+    gateway = start_gateway([backend(upstream, tls=True, sni="engine-a.test")], **trusting(authority))
+    for _ in range(3):
+        assert gateway.post(stream=True).status_code == 200
+    assert set(asked) == {"engine-a.test"}
+    assert upstream.connections <= 2
+
+
+def test_a_certificate_of_another_name_is_refused(start_gateway: Start, secure: Any, authority: Path) -> None:
+    upstream, _ = secure("gpu-a", certificate="engine-b")
+    gateway = start_gateway([backend(upstream, tls=True, sni="engine-a.test")], **trusting(authority))
+    assert gateway.post().status_code in {502, 503}
+    assert not upstream.received
+
+
+def test_a_certificate_of_an_unknown_authority_is_refused(start_gateway: Start, secure: Any) -> None:
+    upstream, _ = secure("gpu-a")
+    gateway = start_gateway([backend(upstream, tls=True, sni="engine-a.test")])
+    assert gateway.post().status_code in {502, 503}
+    assert not upstream.received
+
+
+def test_verification_can_be_switched_off_for_one_backend(start_gateway: Start, secure: Any) -> None:
+    upstream, _ = secure("gpu-a")
+    gateway = start_gateway([backend(upstream, tls=True, sni="engine-a.test", tls_verify=False)])
+    answer = gateway.post(stream=True)
+    assert answer.content == upstream.received[0].sent
+    assert answer.headers["x-tokenweir-backend"] == "gpu-a"
+    assert gateway.completions()[0]["outcome"] == "ok"
+    assert gateway.access_log()[0]["backend"] == "gpu-a"
+    assert gateway.inflight() == 0
+
+
+def test_two_names_behind_one_address_never_share_a_connection(
+    start_gateway: Start, secure: Any, authority: Path
+) -> None:
+    upstream, asked = secure("gpu-a")
+    fleet = [
+        backend(upstream, id="a", tls=True, sni="engine-a.test", credential_group="a"),
+        backend(upstream, id="b", tls=True, sni="engine-c.test", credential_group="b", host_header="other"),
+    ]
+    gateway = start_gateway(fleet, policy="round_robin", workers=1, **trusting(authority))
+    for _ in range(4):
+        assert gateway.post().status_code == 200
+    assert upstream.connections == 4
+    assert set(asked) == {"engine-a.test", "engine-c.test"}
+
+
+def test_clients_are_served_over_tls_where_it_is_configured(
+    start_gateway: Start, upstream: Upstream, authority: Path
+) -> None:
+    tls = {"certificate": str(authority / "engine-a.pem"), "key": str(authority / "engine-a.key")}
+    gateway = start_gateway([backend(upstream)], listen={"tls": tls})
+    context = ssl.create_default_context(cafile=str(authority / "ca.pem"))
+    answer = httpx.post(
+        gateway.url + "/v1/chat/completions", json={"model": "llama", "messages": []}, verify=context
+    )
+    assert answer.status_code == 200
+    assert upstream.received[0].headers["x-forwarded-proto"] == "https"
+    plain = httpx.get(f"http://127.0.0.1:{gateway.port}/v1/models")
+    assert plain.status_code == 400
+    assert plain.json()["error"]["type"] == "invalid_request_error"
