@@ -79,7 +79,9 @@ local function set_variables(r, known)
     var.tw_authorization = ""
   end
   if target.tls then
-    var.tw_sni, var.tw_connection, var.tw_scheme = target.sni, target.connection, "https"
+    var.tw_sni = target.sni
+    var.tw_upstream = target.apart and "https://tokenweir_apart" or "https://tokenweir"
+    var.tw_connection = target.apart and "close" or ""
     if not target.verify then
       var.tw_request = record.keep(r)
       return ngx.exec("@unverified")

@@ -1,6 +1,6 @@
 --- What the proxy needs of each backend, made once per fleet: the request path then only looks it up.
 --
--- Adds to a fleet `target[i]` = { id, host, port, authority, tls, verify, sni, authorization, connection, place, group,
+-- Adds to a fleet `target[i]` = { id, host, port, authority, tls, verify, sni, authorization, apart, place, group,
 -- runs_on (after its client left), prefill and step (ms per prompt token and per output token) }
 -- and to each of its models `upstream_of[i]`, the engine's name of the model, and `alternates[i]`, how many other
 -- backends a request sent to i may be retried on: same credentials, same engine's name, same way of connecting (a
@@ -40,7 +40,7 @@ end
 
 --- Whether a request made for backend a can be sent to backend b unchanged.
 function _M.interchangeable(a, b)
-  return a.group == b.group and a.tls == b.tls and a.verify == b.verify and a.connection == b.connection
+  return a.group == b.group and a.tls == b.tls and a.verify == b.verify and a.apart == b.apart
 end
 
 local function add_alternates(fleet, pool)
@@ -52,7 +52,7 @@ local function add_alternates(fleet, pool)
   for k = 1, pool.size do
     local target = fleet.target[pool[k]]
     local class = table.concat({
-      pool.upstream[k], target.group, target.connection, tostring(target.tls), tostring(target.verify),
+      pool.upstream[k], target.group, tostring(target.apart), tostring(target.tls), tostring(target.verify),
     }, "\0")
     classes[k] = class
     classes[class] = (classes[class] or 0) + 1
@@ -78,7 +78,7 @@ function _M.prepare(fleet)
       id = fleet.id[i], place = fleet.slot[i], group = fleet.credential_group[i], host = host, port = port,
       authority = fleet.host_header[i] ~= "" and fleet.host_header[i] or host .. ":" .. port,
       tls = tls, verify = tls and fleet.tls_verify[i], sni = sni,
-      connection = tls and shared[fleet.host[i] .. " " .. port] and "close" or "",
+      apart = tls and shared[fleet.host[i] .. " " .. port] or false,
       authorization = credentials.authorization(fleet.id[i]),
       runs_on = not STOPS[fleet.engine[i]], prefill = fleet.prefill[i],
       step = fleet.base[i] + fleet.per_sequence[i] * USUAL_SEQUENCES + fleet.per_kv_token[i] * USUAL_KV,
