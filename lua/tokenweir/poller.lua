@@ -14,6 +14,7 @@ local state = require "tokenweir.state"
 
 local dict = ngx.shared.tokenweir_documents
 local now_ms = clock.ms
+local crc32 = ngx.crc32_long
 local floor, min = math.floor, math.min
 local type = type
 
@@ -86,7 +87,13 @@ local function take_document(name, text)
   if name ~= "snapshot" and text == dict:get(name) then
     return
   end
+  -- Another worker may have polled before, and refused this text already.
+  local digest = crc32(text) .. ":" .. #text
+  if dict:get("last-refused:" .. name) == digest then
+    return
+  end
   local new, reason, detail = documents.admit(name, text, "redis", state.trial(name))
+  dict:set("last-refused:" .. name, new == nil and digest or "")
   if new then
     state.refresh(entry.whole_at, true)
     disk.save(name, text)

@@ -155,7 +155,7 @@ end
 function _M.current(now)
   if not snapshot or not known.settings then
     -- Only until the first of them has come: another worker may have fetched it, and the timer is not due yet.
-    _M.refresh(now)
+    _M.refresh(now, true)
     if not snapshot then
       return known
     end
