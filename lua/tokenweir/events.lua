@@ -12,9 +12,10 @@ local clock = require "tokenweir.core.clock"
 local config = require "tokenweir.config"
 local contract = require "tokenweir.contract"
 local metrics = require "tokenweir.metrics"
-local record_json = require "tokenweir.core.record_json"
+local append = require("tokenweir.core.record_json").append
 local redis = require "tokenweir.redis"
 local clear = require "table.clear"
+local new_buffer = require("string.buffer").new
 local new_table = require "table.new"
 
 local dict = ngx.shared.tokenweir_documents
@@ -34,10 +35,13 @@ local KEY, CAP, FIELDS = contract.keys.completions, contract.numbers.completions
 
 local _M = { CAPACITY = CAPACITY }
 
--- A ring: records[(tail + k) % CAPACITY], k = 0 .. count - 1; numbers: how many this worker had made before each.
-local records, numbers = {}, {}
-local tail, count, made = 0, 0, 0
-local pending = {}              -- encoded batches not yet confirmed: { source, first, batch, size }
+-- A record is filled in one table, used again and again, and written as JSON when the next one begins or a batch ends:
+-- thousands of tables would wait in memory that the processor has long lost sight of.
+local scratch, filled = new_table(0, MEMBERS), false
+local open = new_buffer()       -- the batch that grows: records number open_first .. open_first + open_size - 1
+local open_first, open_size = 0, 0
+local pending = {}              -- batches not yet confirmed: { source, first, batch, size }
+local waiting, made = 0, 0      -- records that are here; records that this worker made, the dropped ones included
 local source
 local flushing, flush_due = false, false
 local retry_at, failures = 0, 0
@@ -52,52 +56,51 @@ local function flush_in_timer(premature)
   _M.flush(clock.ms(), premature)
 end
 
+local function close_batch()
+  if open_size == 0 then
+    return
+  end
+  open:put("]")
+  pending[#pending + 1] = { source = source_name(), first = open_first, batch = open:get(), size = open_size }
+  open_size = 0
+end
+
+-- Writes the record that was filled last into its batch.
+local function settle()
+  if not filled then
+    return
+  end
+  filled = false
+  if open_size == 0 then
+    open_first = made - 1
+  end
+  open:put(open_size == 0 and "[" or ",")
+  append(open, scratch)
+  open_size = open_size + 1
+  if open_size == BATCH then
+    close_batch()
+  end
+end
+
 --- A table to be filled at once (without yielding) with the members of a `Completion`; `gateway` and `time_ms` are set.
 -- @return table, valid until the phase ends; or nil if the buffer is full
 function _M.record()
+  settle()
   made = made + 1
-  if count >= CAPACITY then
+  if waiting >= CAPACITY then
+    close_batch()  -- the numbers within a batch follow each other
     metrics.add("events_dropped", 1)
     return nil
   end
-  local at = (tail + count) % CAPACITY
-  local record = records[at]
-  if record then
-    clear(record)
-  else
-    record = new_table(0, MEMBERS)
-    records[at] = record
-  end
-  numbers[at] = made - 1
-  count = count + 1
-  record.gateway, record.time_ms = config.current.gateway_id, floor(now_wall() * 1000)
+  clear(scratch)
+  filled = true
+  waiting = waiting + 1
+  scratch.gateway, scratch.time_ms = config.current.gateway_id, floor(now_wall() * 1000)
   -- Timers have stopped in a worker that drains, but one without a delay still runs.
   if not flush_due and exiting() then
     flush_due = ngx.timer.at(0, flush_in_timer) and true or false
   end
-  return record
-end
-
-local list = new_table(BATCH, 0)
-
---- Encodes the oldest records whose numbers follow each other.
-local function encode_batch()
-  local first, size = numbers[tail], 0
-  while size < BATCH and size < count do
-    local at = (tail + size) % CAPACITY
-    if numbers[at] ~= first + size then
-      break
-    end
-    size = size + 1
-    list[size] = records[at]
-  end
-  pending[#pending + 1] = {
-    source = source_name(), first = first, batch = record_json.encode(list, size), size = size,
-  }
-  tail, count = (tail + size) % CAPACITY, count - size
-  if count == 0 then
-    tail = 0  -- the same few tables again, which the processor still has at hand
-  end
+  return scratch
 end
 
 local function adopt_handed()
@@ -105,15 +108,15 @@ local function adopt_handed()
   local entry = text and cjson.decode(text)
   if entry then
     pending[#pending + 1] = entry
+    waiting = waiting + entry.size
   end
   return entry ~= nil
 end
 
 local function prepare()
   while #pending < BATCHES and adopt_handed() do end
-  while #pending < BATCHES and count > 0 do
-    encode_batch()
-  end
+  settle()
+  close_batch()
 end
 
 local function send(connection)
@@ -134,6 +137,7 @@ local function send(connection)
     local reply = replies[k]
     if type(reply) == "string" then
       metrics.add("events_sent", pending[k].size)
+      waiting = waiting - pending[k].size
     else
       refused = reply and reply.err or refused
       left[#left + 1] = pending[k]
@@ -158,7 +162,7 @@ local function drain()
         return nil, err
       end
     end
-  until count == 0 and #pending == 0
+  until waiting == 0
   connection:keep()
   return true
 end
@@ -167,7 +171,7 @@ end
 -- @param at_once boolean, without regard to the back-off
 -- @return true, or nil, err
 function _M.flush(now, at_once)
-  if flushing or (not at_once and now < retry_at) or (count == 0 and #pending == 0 and dict:llen(QUEUE) == 0) then
+  if flushing or (not at_once and now < retry_at) or (waiting == 0 and dict:llen(QUEUE) == 0) then
     return true
   end
   flushing = true
@@ -188,9 +192,8 @@ end
 
 --- Hands what is left to the gateway's other workers; in exit_worker, where nothing can be sent any more.
 function _M.hand_over()
-  while count > 0 do
-    encode_batch()
-  end
+  settle()
+  close_batch()
   local lost = 0
   for k = 1, #pending do
     local entry = pending[k]
@@ -198,7 +201,7 @@ function _M.hand_over()
       lost = lost + entry.size
     end
   end
-  pending = {}
+  pending, waiting = {}, 0
   if lost > 0 then
     metrics.add("events_dropped", lost)
   end
@@ -206,11 +209,7 @@ end
 
 --- @return number of records that wait in this worker
 function _M.waiting()
-  local sum = count
-  for k = 1, #pending do
-    sum = sum + pending[k].size
-  end
-  return sum
+  return waiting
 end
 
 return _M

@@ -2,7 +2,7 @@
 -- value that is the contract's default, which a reader fills in again.
 local contract = require "tokenweir.contract"
 
-local concat, sort = table.concat, table.sort
+local sort = table.sort
 local format, gsub, byte = string.format, string.gsub, string.byte
 local pairs, type = pairs, type
 local huge = math.huge
@@ -16,7 +16,7 @@ sort(names)
 local count = #names
 for k = 1, count do
   local member = contract.shapes.completion.members[names[k]]
-  heads[k] = ',"' .. names[k] .. '":'
+  heads[k] = '"' .. names[k] .. '":'
   kinds[k] = member.type
   defaults[k] = member.default
 end
@@ -68,51 +68,33 @@ local function made_plain(value)
   return (gsub(value, '[%z\1-\31"\\\127]', escape))
 end
 
---- Parts are kept between calls: growing a table anew for each batch costs more than the writing.
-local parts = {}
-
 local _M = {}
 
---- @param records list of tables with members of the contract's `Completion`; nil and infinite numbers are left out
--- @param size number of records
--- @return string a JSON array
-function _M.encode(records, size)
-  local at = 1
-  parts[1] = "["
-  for r = 1, size do
-    local record = records[r]
-    local first = at + 1
-    for k = 1, count do
-      local value = record[names[k]]
-      if value ~= nil and value ~= defaults[k] then
-        local kind = kinds[k]
-        if kind == "string" then
-          if not is_plain(value) then
-            value = made_plain(value)
-          end
-          parts[at + 1], parts[at + 2], parts[at + 3], parts[at + 4] = heads[k], '"', value, '"'
-          at = at + 4
-        elseif kind == "boolean" then
-          parts[at + 1], parts[at + 2] = heads[k], value and "true" or "false"
-          at = at + 2
-        elseif type(value) == "number" and value > -huge and value < huge then
-          parts[at + 1], parts[at + 2] = heads[k], value
-          at = at + 2
+--- Appends one record to a batch.
+-- @param batch string.buffer; the caller writes the brackets and commas around its records
+-- @param record table with members of the contract's `Completion`; nil and infinite numbers are left out
+function _M.append(batch, record)
+  local separator = "{"
+  for k = 1, count do
+    local value = record[names[k]]
+    if value ~= nil and value ~= defaults[k] then
+      local kind = kinds[k]
+      if kind == "string" then
+        if not is_plain(value) then
+          value = made_plain(value)
         end
+        batch:put(separator, heads[k], '"', value, '"')
+        separator = ","
+      elseif kind == "boolean" then
+        batch:put(separator, heads[k], value and "true" or "false")
+        separator = ","
+      elseif type(value) == "number" and value > -huge and value < huge then
+        batch:put(separator, heads[k], value)
+        separator = ","
       end
     end
-    if at >= first then
-      -- The first member of an object has a brace where the others have a comma.
-      parts[first] = (r > 1 and ",{" or "{") .. parts[first]:sub(2)
-    else
-      at = at + 1
-      parts[at] = r > 1 and ",{" or "{"
-    end
-    at = at + 1
-    parts[at] = "}"
   end
-  parts[at + 1] = "]"
-  return concat(parts, "", 1, at + 1)
+  batch:put(separator == "{" and "{}" or "}")
 end
 
 return _M
