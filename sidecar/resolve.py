@@ -116,8 +116,10 @@ class Resolver:
             addresses = await self._lookup(host)
         except OSError as error:
             # The last address may still serve: a name server away is no reason to drop a backend.
-            self.failures[host] = error.strerror or str(error)
-            log.warning("name_not_resolved", host=host, reason=self.failures[host])
+            reason = error.strerror or str(error)
+            if self.failures.get(host) != reason:
+                log.warning("name_not_resolved", host=host, reason=reason)
+            self.failures[host] = reason
             return False
         if host not in self._addresses:
             return False

@@ -27,6 +27,10 @@ def told() -> Iterator[None]:
     """Errors that a user can mend end the command with their text on standard error and status 1."""
     try:
         yield
+    except PermissionError as error:
+        hint = "; it belongs to another user: run this as that user, or remove it"
+        sys.stderr.write(f"error: {error.filename}: {error.strerror}{hint}\n")
+        raise typer.Exit(1) from None
     except (ConfigError, StackError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")
         raise typer.Exit(1) from None

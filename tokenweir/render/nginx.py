@@ -36,6 +36,10 @@ SHARED_DICTS = {
 }
 
 
+CAP_SYS_RESOURCE = 24
+"""Its bit in a capability set, from linux/capability.h."""
+
+
 class RenderError(Exception):
     """A value of the configuration cannot be written into nginx.conf."""
 
@@ -100,14 +104,23 @@ def name_servers(resolv_conf: Path = Path("/etc/resolv.conf")) -> list[str]:
     return servers
 
 
+def may_raise_limits(status: Path = Path("/proc/self/status")) -> bool:
+    """Whether this process, and so the nginx that it starts, has the capability CAP_SYS_RESOURCE."""
+    try:
+        line = next(line for line in status.read_text().splitlines() if line.startswith("CapEff:"))
+    except (OSError, StopIteration):
+        return os.geteuid() == 0
+    return bool(int(line.split()[1], 16) >> CAP_SYS_RESOURCE & 1)
+
+
 def open_files(connections: int) -> int:
     """Open files that a worker may need: a client and an upstream per request, and some of its own.
 
-    Without root nobody can raise the hard limit, so that bounds it.
+    The hard limit bounds it for all who may not raise that: everyone but root, and root in most containers.
     """
     wanted = connections * 2 + 1024
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    if os.geteuid() == 0 or hard == resource.RLIM_INFINITY:
+    if may_raise_limits() or hard == resource.RLIM_INFINITY:
         return wanted
     return min(wanted, hard)
 

@@ -18,6 +18,8 @@ from tokenweir.stack.settings import Settings
 ROOT = Path(__file__).resolve().parents[2]
 
 
+EARLY_LOG = ("-e", "logs/error.log")
+"""Until it has read its configuration, nginx logs to a place under /var/log that not every user may write."""
 READ_AT_START = ("nginx.conf", "gateway.json", "ca.pem")
 
 
@@ -39,7 +41,7 @@ def nginx_binary() -> str:
 def check_rendered(binary: str, paths: Paths) -> None:
     """`nginx -t` on the rendered configuration; its words are the error."""
     result = subprocess.run(
-        [binary, "-t", "-q", "-p", str(paths.prefix), "-c", str(paths.conf)],
+        [binary, "-t", "-q", "-p", str(paths.prefix), "-c", str(paths.conf), *EARLY_LOG],
         capture_output=True,
         text=True,
         check=False,
@@ -65,7 +67,7 @@ def part(settings: Settings) -> Part:
     return Part(
         name="gateway",
         title=f"gateway (nginx) on {listen.address}:{listen.port}",
-        argv=[binary, "-p", str(paths.prefix), "-c", str(paths.conf), "-g", "daemon off;"],
+        argv=[binary, "-p", str(paths.prefix), "-c", str(paths.conf), *EARLY_LOG, "-g", "daemon off;"],
         environment=settings.environment,
         folder=ROOT,
         log=settings.state.log / "gateway.log",

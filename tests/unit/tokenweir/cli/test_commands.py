@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,6 +15,10 @@ from typer.testing import CliRunner
 from tokenweir.cli import app
 from tokenweir.config.loading import parse
 from tokenweir.config.models import hash_key
+from tokenweir.stack import state_dir
+from tokenweir.stack.identity import identify
+from tokenweir.stack.process import Record
+from tokenweir.stack.settings import read
 
 
 def run(*arguments: str, text: str = "") -> tuple[int, str]:
@@ -19,7 +27,9 @@ def run(*arguments: str, text: str = "") -> tuple[int, str]:
 
 
 @pytest.fixture
-def write(tmp_path: Path):
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(state_dir, "_closed_ancestor", lambda path: None)
+
     def put(text: str) -> str:
         (tmp_path / "tokenweir.yaml").write_text(text)
         return str(tmp_path / "tokenweir.yaml")
@@ -93,3 +103,21 @@ def test_down_of_nothing_is_no_error(write) -> None:
     status, output = run("down", "--config", write("backends: [http://127.0.0.1:9]"))
     assert status == 0
     assert "nothing runs" in output
+
+
+def test_down_stops_what_runs_though_the_configuration_is_broken_by_now(write, tmp_path: Path) -> None:
+    path = write("backends: [http://127.0.0.1:9]")
+    state = read(Path(path)).state
+    state.create()
+    with subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True
+    ) as part:
+        identity = identify(part.pid)
+        assert identity is not None
+        Record("one", 0, identity, "", int(signal.SIGTERM), 2).write(state.run)
+        write("backends: [")
+        threading.Thread(target=part.wait).start()
+        status, output = run("down", "--config", path)
+        assert status == 0
+        assert "not valid YAML" in output
+        assert part.wait(timeout=5) == -signal.SIGTERM
