@@ -51,6 +51,11 @@ class Copy:
         assert done.returncode == status, f"{script}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
+    def pids(self) -> dict[str, int]:
+        """The processes that `make up` has started, by name."""
+        files = (self.root / "var/run").glob("*.json")
+        return {file.stem: json.loads(file.read_text())["identity"]["pid"] for file in files}
+
 
 @pytest.fixture(scope="module")
 def copy(root: Path) -> Iterator[Copy]:
@@ -117,14 +122,10 @@ def test_make_up_prints_urls_and_a_curl_line_that_works(running: Copy) -> None:
 
 
 def test_make_up_again_is_fast_and_leaves_every_process_alone(running: Copy) -> None:
-    def pids() -> dict[str, int]:
-        files = (running.root / "var/run").glob("*.json")
-        return {file.stem: json.loads(file.read_text())["identity"]["pid"] for file in files}
-
-    before, began = pids(), time.monotonic()
+    before, began = running.pids(), time.monotonic()
     running.run("make up")
     assert time.monotonic() - began < 10
-    assert pids() == before
+    assert running.pids() == before
     assert len(before) == 8
 
 
@@ -142,6 +143,31 @@ def test_the_admin_api_does_what_the_operations_page_says(running: Copy) -> None
             assert json.loads(answer)
     policy = httpx.get(f"http://127.0.0.1:{running.ports['8081']}/api/policy", trust_env=False).json()
     assert policy["policy"] == "round_robin"
+
+
+def test_make_up_applies_an_edited_configuration_and_leaves_the_gateway_running(running: Copy) -> None:
+    before, config = running.pids(), running.root / "tokenweir.yaml"
+    text = config.read_text()
+    config.write_text("".join(line for line in text.splitlines(keepends=True) if "id: t4" not in line))
+    running.run("make up")
+    after = running.pids()
+    assert set(before) - set(after) == {"emulator-t4"}
+    assert {name for name in after if after[name] != before[name]} == {"sidecar"}
+    assert "3 of 3 backends ready" in running.run("make status")
+    config.write_text(text)
+    running.run("make up")
+    assert running.pids()["gateway"] == before["gateway"]
+
+
+def test_make_up_names_the_error_of_a_broken_configuration_and_changes_nothing(running: Copy) -> None:
+    config = running.root / "tokenweir.yaml"
+    text = config.read_text()
+    config.write_text(text + "\npolcy: hybrid\n")
+    said = running.run("make up 2>&1", status=2)
+    config.write_text(text)
+    assert "did you mean `policy`" in said
+    assert "Traceback" not in said
+    running.run("make status")
 
 
 def test_the_dashboard_and_the_alerts_use_only_metrics_that_exist(running: Copy) -> None:
