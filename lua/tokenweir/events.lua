@@ -14,7 +14,6 @@ local contract = require "tokenweir.contract"
 local metrics = require "tokenweir.metrics"
 local append = require("tokenweir.core.record_json").append
 local redis = require "tokenweir.redis"
-local clear = require "table.clear"
 local new_buffer = require("string.buffer").new
 local new_table = require "table.new"
 
@@ -92,7 +91,6 @@ function _M.record()
     metrics.add("events_dropped", 1)
     return nil
   end
-  clear(scratch)
   filled = true
   waiting = waiting + 1
   scratch.gateway, scratch.time_ms = config.current.gateway_id, floor(now_wall() * 1000)

@@ -19,6 +19,10 @@ local credentials = require "tokenweir.credentials"
 local disk = require "tokenweir.disk"
 local region = require "tokenweir.region"
 
+-- A phase is one straight path through many small stores, each of which may need a snapshot: beyond the default of 500
+-- LuaJIT gives a trace up, and the rest of the path is interpreted.
+require("jit.opt").start("maxsnap=4000")
+
 local MODULES = {
   "tokenweir.events", "tokenweir.exposition", "tokenweir.init_worker", "tokenweir.lease", "tokenweir.ledger",
   "tokenweir.metrics", "tokenweir.passive_health", "tokenweir.peers", "tokenweir.poller", "tokenweir.state",
