@@ -58,17 +58,19 @@ local function listen(r)
   end
 end
 
+-- nginx.conf makes headers of these variables, unless they are empty; the access log has them too.
 local function tell(r)
-  local header, shown = ngx.header, state.current(now_ms()).settings.headers
+  local var, shown = ngx.var, state.current(now_ms()).settings.headers
   if shown.backend then
-    header["X-Tokenweir-Backend"] = r.backend
+    var.tw_backend = r.backend
   end
   if shown.predicted_tokens and r.mean then
-    header["X-Tokenweir-Predicted-Tokens"] = ceil(r.mean * r.n)
+    var.tw_predicted = ceil(r.mean * r.n)
   end
   if shown.wait_ms then
-    header["X-Tokenweir-Wait-Ms"] = floor(r.wait_ms)
+    var.tw_wait = floor(r.wait_ms)
   end
+  r.told = shown.backend and shown.predicted_tokens and r.mean and shown.wait_ms
 end
 
 --- Handles the head of any answer.

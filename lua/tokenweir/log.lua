@@ -33,11 +33,19 @@ end
 local function write_variables(r, outcome, output, prompt)
   local var = ngx.var
   local first = r.first_token or r.first_byte
-  var.tw_kind, var.tw_model, var.tw_key = r.kind, r.model, r.key and r.key.id
-  var.tw_backend, var.tw_outcome, var.tw_tries = r.backend, outcome, r.tries
-  var.tw_predicted = r.mean and ceil(r.mean * r.n) or "null"
+  var.tw_kind, var.tw_model, var.tw_outcome = r.kind, r.model, outcome
+  if r.key then
+    var.tw_key = r.key.id
+  end
+  if r.tries ~= 1 then
+    var.tw_tries = r.tries
+  end
+  if not r.told then
+    var.tw_backend = r.backend
+    var.tw_predicted = r.mean and ceil(r.mean * r.n) or "null"
+    var.tw_wait = r.wait_ms and floor(r.wait_ms) or "null"
+  end
   var.tw_output, var.tw_prompt = output or "null", prompt or "null"
-  var.tw_wait = r.wait_ms and floor(r.wait_ms) or "null"
   var.tw_ttft = first and floor(first - r.arrived) or "null"
 end
 
