@@ -5,6 +5,7 @@ local clock = require "tokenweir.core.clock"
 local errors = require "tokenweir.errors"
 local limits = require "tokenweir.limits"
 local models = require "tokenweir.models"
+local path = require "tokenweir.core.path"
 local pick = require "tokenweir.pick"
 local prediction = require "tokenweir.prediction"
 local quarantine = require "tokenweir.quarantine"
@@ -28,6 +29,27 @@ local KINDS = {
 }
 
 local _M = {}
+
+-- What kind of request it is, by the path that the engine will see.
+local function kind_of()
+  local var = ngx.var
+  local target = var.request_uri
+  local kind = KINDS[target]
+  if kind then
+    return kind
+  end
+  local written = path.of(target)
+  kind = KINDS[written]
+  if kind then
+    return kind
+  end
+  local ok, wrong = path.check(written)
+  if not ok then
+    return errors.send(400, "invalid_path", "This path cannot be passed on: " .. wrong .. ".")
+  end
+  -- `/v1/ch%61t/completions` is the same place to an engine.
+  return KINDS[var.uri]
+end
 
 local function deadline_of(settings, key)
   local ms = key and key.deadline_ms
@@ -94,6 +116,7 @@ function _M.run()
   local now = now_ms()
   local r = record.take(now)
   ngx.ctx = r
+  local kind = kind_of()
   local known = state.current(now)
   local settings = known.settings
   if not settings or not known.fleet then
@@ -106,7 +129,6 @@ function _M.run()
   if deadline then
     r.deadline = now + deadline
   end
-  local kind = KINDS[ngx.var.uri]
   r.kind = kind and get_method() == "POST" and kind or "other"
   body.read(r)
   resolve(r, known, key)

@@ -61,6 +61,36 @@ def exchange(gateway: Gateway, request: bytes) -> bytes:
         return b"".join(iter(lambda: connection.recv(65536), b""))
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        b"/metrics/../v1/x",
+        b"/v1/%2e%2e/v1/x",
+        b"/v1/a/..%2f..%2fv1/x",
+        b"//v1/x",
+        b"/v1//chat/completions",
+        b"/v1/x/../chat/completions",
+        b"/%761/x",
+        b"http://host/v1/../v1/x",
+    ],
+)
+def test_a_path_that_the_engine_may_read_as_another_is_refused(
+    gateway: Gateway, upstream: Upstream, path: bytes
+) -> None:
+    answer = exchange(gateway, b"GET " + path + b" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 400 "), answer
+    assert b'"code":"invalid_path"' in answer
+    assert not upstream.received
+
+
+def test_a_known_path_is_known_with_a_query_and_with_escaped_letters(
+    gateway: Gateway, upstream: Upstream
+) -> None:
+    assert gateway.post("/v1/chat/completions?api-version=1").status_code == 200
+    assert gateway.post("/v1/ch%61t/completions").status_code == 200
+    assert {record["kind"] for record in gateway.completions(2)} == {"chat"}
+
+
 def test_what_is_not_http_is_told_in_json_too(gateway: Gateway) -> None:
     answer = exchange(gateway, b"GET /v1/models HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 400 ")
