@@ -2,6 +2,7 @@
 local auth = require "tokenweir.auth"
 local body = require "tokenweir.body"
 local clock = require "tokenweir.core.clock"
+local deadline = require "tokenweir.deadline"
 local errors = require "tokenweir.errors"
 local limits = require "tokenweir.limits"
 local models = require "tokenweir.models"
@@ -51,15 +52,6 @@ local function kind_of()
   return KINDS[var.uri]
 end
 
-local function deadline_of(settings, key)
-  local ms = key and key.deadline_ms
-  local all = settings.limits.deadline_ms
-  if not ms or (all and all < ms) then
-    ms = all
-  end
-  return ms
-end
-
 -- The model that the request goes to: what it names, else the configured one, else the only one there is.
 local function resolve(r, known, key)
   local asked = r.parsed.model
@@ -102,12 +94,15 @@ local function set_variables(r, known)
   end
   if target.tls then
     var.tw_sni = target.sni
-    var.tw_upstream = target.apart and "https://tokenweir_apart" or "https://tokenweir"
-    var.tw_connection = target.apart and "close" or ""
+    local apart = target.apart or deadline.apart(r)
+    var.tw_upstream = apart and "https://tokenweir_apart" or "https://tokenweir"
+    var.tw_connection = apart and "close" or ""
     if not target.verify then
       var.tw_request = record.keep(r)
       return ngx.exec("@unverified")
     end
+  elseif deadline.apart(r) then
+    var.tw_upstream, var.tw_connection = "http://tokenweir_apart", "close"
   end
 end
 
@@ -125,9 +120,9 @@ function _M.run()
   local key = auth.check(settings)
   r.key = key
   r.priority = auth.priority(key)
-  local deadline = deadline_of(settings, key)
-  if deadline then
-    r.deadline = now + deadline
+  local most = deadline.of(settings, key)
+  if most then
+    r.deadline = now + most
   end
   r.kind = kind and get_method() == "POST" and kind or "other"
   body.read(r)

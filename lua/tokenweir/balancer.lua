@@ -5,6 +5,7 @@
 local balancer = require "ngx.balancer"
 local clock = require "tokenweir.core.clock"
 local config = require "tokenweir.config"
+local deadline = require "tokenweir.deadline"
 local health = require "tokenweir.core.health"
 local ledger = require "tokenweir.ledger"
 local metrics = require "tokenweir.metrics"
@@ -18,12 +19,11 @@ local waiting = require "tokenweir.waiting"
 local ngx = ngx
 local get_last_failure, set_current_peer = balancer.get_last_failure, balancer.set_current_peer
 local set_more_tries, set_timeouts = balancer.set_more_tries, balancer.set_timeouts
-local max, min = math.max, math.min
+local min = math.min
 local now_ms = clock.ms
 
 --- What nginx takes for "no live upstream": a clean 502.
 local BUSY = -3
-local LEAST_READ_S = 0.001
 
 local _M = {}
 
@@ -38,7 +38,8 @@ local function connect(r)
   local known = state.current(now_ms())
   local idle = known.settings.limits.idle_ms
   if r.deadline then
-    set_timeouts(nil, nil, max(LEAST_READ_S, min(idle, r.deadline - now_ms()) / 1000))
+    set_timeouts(nil, nil, min(idle, deadline.left(r)) / 1000)
+    deadline.expect(r)
   elseif idle ~= config.current.idle_ms then
     set_timeouts(nil, nil, idle / 1000)
   end
@@ -84,6 +85,9 @@ local function again(r)
     return ngx.exit(BUSY)
   end
   r.noted = true
+  if deadline.reached(r, now) then
+    return ngx.exit(BUSY)
+  end
   local known = state.current(now)
   local pool = known.fleet.models[r.model]
   if not pool or r.tries >= known.settings.limits.tries then

@@ -1,9 +1,11 @@
 --- The body filter: counts what streams past, without changing a byte of it, and ends a stream that broke off.
 local clock = require "tokenweir.core.clock"
+local deadline = require "tokenweir.deadline"
 local errors = require "tokenweir.errors"
 local ledger = require "tokenweir.ledger"
 local passive_health = require "tokenweir.passive_health"
 local sse = require "tokenweir.core.sse"
+local state = require "tokenweir.state"
 local upstream_log = require "tokenweir.upstream_log"
 local usage = require "tokenweir.core.usage"
 
@@ -48,12 +50,30 @@ local function end_stream(r, status, code, message)
   end
 end
 
+local function end_late(r)
+  r.late = true
+  return end_stream(r, 504, "deadline_exceeded", "The request took longer than its deadline.")
+end
+
+-- ms of silence after which nginx's read time-out, and nothing else, ends an answer.
+local function idle_of(now)
+  return state.current(now).settings.limits.idle_ms - deadline.EARLY_MS
+end
+
 -- An empty chunk that is not the last: nginx flushes the head, or gives up on a backend in the middle of its answer.
 local function look_for_break(r)
-  if not r.broken and upstream_log.over() then
-    r.broken = true
-    end_stream(r, 502, "upstream_broke", "The backend broke off in the middle of its answer.")
+  if r.late or r.broken or r.silent or not upstream_log.over() then
+    return
   end
+  local now = now_ms()
+  if deadline.reached(r, now) then
+    return end_late(r)
+  elseif r.first_byte and now - r.last_byte >= idle_of(now) then
+    r.silent = true
+    return end_stream(r, 504, "upstream_timeout", "The backend fell silent in the middle of its answer.")
+  end
+  r.broken = true
+  return end_stream(r, 502, "upstream_broke", "The backend broke off in the middle of its answer.")
 end
 
 local function own_page(r)
@@ -92,8 +112,7 @@ function _M.run()
   if last then
     r.ended = true
   elseif r.deadline and now > r.deadline then
-    r.late = true
-    return end_stream(r, 504, "deadline_exceeded", "The request took longer than its deadline.")
+    return end_late(r)
   end
 end
 

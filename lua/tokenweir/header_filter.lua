@@ -1,5 +1,6 @@
 --- The header filter: says where a request went and why, and turns nginx's own error pages into OpenAI's shape.
 local clock = require "tokenweir.core.clock"
+local deadline = require "tokenweir.deadline"
 local errors = require "tokenweir.errors"
 local limits = require "tokenweir.limits"
 local sse = require "tokenweir.core.sse"
@@ -24,7 +25,7 @@ local function explain(r, status)
   status = r.cut or status
   if (status == 502 or status == 504) and r.backend and not r.cut and upstream_log.sent() == 0 then
     return 503, "no_capacity", "No backend could be reached. Try again later.", 2
-  elseif status == 504 and r.deadline and now_ms() >= r.deadline then
+  elseif status == 504 and deadline.reached(r, now_ms()) then
     return 504, "deadline_exceeded", "The request took longer than its deadline."
   end
   return status, errors.of_nginx(status)
@@ -86,6 +87,9 @@ function _M.run()
     own_page(r, status)
   elseif r.backend then
     r.header = status
+    if r.deadline then
+      deadline.watch(r)
+    end
     if status == 200 then
       listen(r)
     end

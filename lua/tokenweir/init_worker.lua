@@ -1,6 +1,7 @@
 --- What a worker does when it starts and when it exits, and its timers.
 local clock = require "tokenweir.core.clock"
 local config = require "tokenweir.config"
+local deadline = require "tokenweir.deadline"
 local events = require "tokenweir.events"
 local ledger = require "tokenweir.ledger"
 local lingering = require "tokenweir.lingering"
@@ -28,9 +29,11 @@ local function is_due(what, now, interval)
   return true
 end
 
---- What needs no network: apply documents, clear dead workers' rows, move requests on, look for hangs, add up counters.
+--- What needs no network: end late streams, apply documents, clear dead workers' rows, move requests on, look for
+-- hangs, add up counters.
 -- Waiting requests of a worker that drains call it too, since its timers have stopped.
 function _M.housekeep(now)
+  deadline.enforce(now)
   state.refresh(now)
   local known = state.current(now)
   if is_due("sweep", now, SWEEP_MS) then

@@ -1,6 +1,7 @@
 --- The log phase: frees what a request held, whatever became of it, and records how it went.
 local clock = require "tokenweir.core.clock"
 local completion = require "tokenweir.completion"
+local deadline = require "tokenweir.deadline"
 local ledger = require "tokenweir.ledger"
 local limits = require "tokenweir.limits"
 local metrics = require "tokenweir.metrics"
@@ -93,6 +94,9 @@ function _M.run()
   end
   local status, now = ngx.status, now_ms()
   waiting.leave(r)
+  if r.deadline then
+    deadline.forget(r)
+  end
   if r.backend then
     served(r, status, now)
   else

@@ -1,12 +1,11 @@
 --- How a request ended, and what that says of its backend.
-local clock = require "tokenweir.core.clock"
+local deadline = require "tokenweir.deadline"
 local health = require "tokenweir.core.health"
 local passive_health = require "tokenweir.passive_health"
 local quarantine = require "tokenweir.quarantine"
 local state = require "tokenweir.state"
 local upstream_log = require "tokenweir.upstream_log"
 
-local now_ms = clock.ms
 local CLIENT_GONE = 499
 
 local _M = {}
@@ -15,6 +14,8 @@ local _M = {}
 local function of_answer(r)
   if r.late then
     return "timeout"
+  elseif r.silent then
+    return "timeout", "status"
   elseif r.broken then
     return "upstream_broke", "broke"
   elseif not r.ended then
@@ -32,7 +33,7 @@ local function of_answer(r)
 end
 
 -- No answer had begun.
-local function of_none(r, status)
+local function of_none(r, status, now)
   if status == CLIENT_GONE then
     return "client_gone"
   elseif r.refused then
@@ -40,7 +41,7 @@ local function of_none(r, status)
   elseif not r.cut and upstream_log.sent() == 0 then
     return "upstream_error", "connect"
   elseif status == 504 then
-    if r.deadline and now_ms() >= r.deadline then
+    if deadline.reached(r, now) then
       return "timeout"
     end
     return "timeout", "status"
@@ -58,7 +59,7 @@ function _M.conclude(r, status, now)
   if r.header then
     outcome, sign = of_answer(r)
   else
-    outcome, sign = of_none(r, status)
+    outcome, sign = of_none(r, status, now)
   end
   if sign == "success" then
     passive_health.success(r.place, now)

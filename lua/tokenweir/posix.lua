@@ -20,6 +20,10 @@ void *tw_mmap(void *at, size_t length, int protection, int flags, int fd, long o
 int tw_munmap(void *at, size_t length) __asm__("munmap");
 int tw_usleep(unsigned int microseconds) __asm__("usleep");
 int tw_gethostname(char *name, size_t length) __asm__("gethostname");
+int tw_dup(int fd) __asm__("dup");
+int tw_shutdown(int fd, int how) __asm__("shutdown");
+int tw_getsockname(int fd, void *address, unsigned int *length) __asm__("getsockname");
+int tw_getpeername(int fd, void *address, unsigned int *length) __asm__("getpeername");
 char *tw_strerror(int number) __asm__("strerror");
 typedef struct tw_addrinfo {
   int flags, family, kind, protocol; unsigned int length; void *address; char *name; struct tw_addrinfo *next;
@@ -38,7 +42,11 @@ local F_WRLCK, F_UNLCK = 1, 2
 local PROT_READ_WRITE, MAP_SHARED = 3, 1
 local MAP_FAILED = ffi.cast("void *", -1)
 
+local SHUT_BOTH = 2
+local ADDRESS_BYTES = 128
+
 local lock = ffi.new("tw_flock")
+local end_address, end_length = ffi.new("uint8_t[?]", ADDRESS_BYTES), ffi.new("unsigned int[1]")
 
 local _M = {}
 
@@ -137,6 +145,40 @@ end
 
 function _M.unlock(fd, byte)
   return set_lock(fd, F_UNLCK, byte)
+end
+
+--- The descriptor that this process gets next, if no other thread takes it before: always the lowest free one.
+-- @return number, or nil where there is none
+function _M.next_descriptor()
+  local fd = C.tw_dup(0)
+  if fd < 0 then
+    return nil
+  end
+  C.tw_close(fd)
+  return fd
+end
+
+local function name_of(get, fd)
+  end_length[0] = ADDRESS_BYTES
+  if get(fd, end_address, end_length) ~= 0 then
+    return nil
+  end
+  return str(end_address, end_length[0])
+end
+
+--- What tells a TCP connection from every other one: both of its ends.
+-- @return string of bytes and the port of the far end; or nil where the descriptor is no connection
+function _M.endpoints(fd)
+  local near, far = name_of(C.tw_getsockname, fd), name_of(C.tw_getpeername, fd)
+  if not near or not far or #far < 4 then
+    return nil
+  end
+  return near .. far, far:byte(3) * 256 + far:byte(4)
+end
+
+--- Ends a connection in both directions; its descriptor stays with who owns it, who reads the end of the data.
+function _M.shut_down(fd)
+  C.tw_shutdown(fd, SHUT_BOTH)
 end
 
 function _M.sleep_us(microseconds)

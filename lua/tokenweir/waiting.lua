@@ -5,6 +5,7 @@
 -- released elsewhere; the others sleep until they are first. No timer is needed: timers stop at a reload, while
 -- the old workers still hold waiters.
 local clock = require "tokenweir.core.clock"
+local deadline = require "tokenweir.deadline"
 local errors = require "tokenweir.errors"
 local init_worker = require "tokenweir.init_worker"
 local pick = require "tokenweir.pick"
@@ -99,6 +100,9 @@ function _M.somebody(pool)
 end
 
 local function refuse(r, reason)
+  if deadline.reached(r, now_ms()) then
+    return errors.send(504, "deadline_exceeded", "The request waited for a backend until its deadline.")
+  end
   local _, _, since = region.heads(r.pool.place)
   local seconds = since > 0 and (now_ms() - since) / 1000 or 1
   if reason == "full" then

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from tests.integration.proxy.gateway import Gateway, backend
+from tests.integration.proxy.gateway import Gateway, backend, sha256
 from tests.integration.servers import wait_until
 from tests.integration.upstream import Answer, Upstream, event
 
@@ -43,8 +43,9 @@ def test_a_stream_silent_for_too_long_ends_with_an_error_event(
     gateway = start_gateway([backend(upstream)], {"limits": {"idle_ms": 1000}})
     upstream.answer = Answer(tokens=9, break_after=2, broken_by="silence")
     answer = gateway.post(stream=True)
-    assert last_event(answer.text)["code"] in {"upstream_broke", "upstream_timeout"}
+    assert last_event(answer.text)["code"] == "upstream_timeout"
     assert gateway.inflight() == 0
+    assert gateway.completions()[0]["outcome"] == "timeout"
 
 
 def test_a_stream_over_its_deadline_ends_with_an_error_event(
@@ -58,6 +59,40 @@ def test_a_stream_over_its_deadline_ends_with_an_error_event(
     assert last_event(answer.text)["code"] == "deadline_exceeded"
     assert gateway.completions()[0]["outcome"] == "timeout"
     wait_until(lambda: upstream.received[0].closed_at, what="the end of the upstream's connection")
+
+
+def test_a_stream_that_falls_silent_ends_at_its_deadline_and_says_nothing_of_the_backend(
+    start_gateway: Callable[..., Gateway], upstream: Upstream
+) -> None:
+    gateway = start_gateway([backend(upstream)], {"limits": {"deadline_ms": 1000}}, workers=1)
+    upstream.answer = Answer(tokens=9, gap=0.2, break_after=4, broken_by="silence")
+    for k in range(4):
+        begin = time.monotonic()
+        answer = gateway.post(stream=True)
+        assert 0.9 < time.monotonic() - begin < 1.4
+        assert answer.text.startswith(event("t0").decode())
+        assert last_event(answer.text)["code"] == "deadline_exceeded"
+        wait_until(lambda k=k: upstream.received[k].closed_at, what="the end of the upstream's connection")
+    assert {record["outcome"] for record in gateway.completions(4)} == {"timeout"}
+    assert gateway.metric("tokenweir_backend_ejected") == 0
+    upstream.answer = Answer()
+    assert gateway.post(stream=True).status_code == 200, "its prompt is under no suspicion"
+
+
+def test_a_deadline_ends_only_the_stream_whose_it_is(
+    start_gateway: Callable[..., Gateway], upstream: Upstream
+) -> None:
+    keys = [
+        {"id": "hasty", "sha256": sha256("sk-1"), "deadline_ms": 600},
+        {"id": "slow", "sha256": sha256("sk-2"), "deadline_ms": 20_000},
+        {"id": "free", "sha256": sha256("sk-3")},
+    ]
+    gateway = start_gateway([backend(upstream)], {"keys": keys}, workers=1)
+    upstream.answer = Answer(tokens=12, gap=0.1)
+    streams = [gateway.open({"Authorization": f"Bearer sk-{k}"}, stream=True) for k in (1, 2, 3, 1, 2, 3)]
+    ends = [stream.getresponse().read().decode() for stream in streams]
+    assert ["deadline_exceeded" in end for end in ends] == [True, False, False, True, False, False]
+    assert all("[DONE]" in end for end in (ends[1], ends[2], ends[4], ends[5]))
 
 
 def test_an_answer_that_does_not_begin_before_the_deadline_is_504(

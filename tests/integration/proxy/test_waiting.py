@@ -61,6 +61,17 @@ def test_who_comes_first_is_served_first_over_all_workers(narrow: Gateway, upstr
     assert [received.json["user"] for received in upstream.received] == [str(k) for k in range(8)]
 
 
+def test_who_waits_until_its_deadline_is_told_so(start_gateway: Start, upstream: Upstream) -> None:
+    gateway = start_gateway([backend(upstream, concurrency=1)], {"limits": {"deadline_ms": 400}})
+    upstream.answer = Answer(delay=2)
+    held = gateway.open()
+    wait_until(lambda: gateway.inflight() == 1, what="the first request")
+    answer = gateway.post()
+    assert answer.status_code == 504
+    assert answer.json()["error"]["code"] == "deadline_exceeded"
+    held.close()
+
+
 def test_a_full_line_is_429_with_retry_after(start_gateway: Start, upstream: Upstream) -> None:
     gateway = start_gateway()
     gateway.publish(backend(upstream, concurrency=1), queue={"max_waiting": 1})
