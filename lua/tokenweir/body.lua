@@ -59,6 +59,7 @@ local function parse_file(r, path)
     return refuse_unless_other(r, found.code, found.message, found.param)
   end
   request.adopt(r.parsed, found, path)
+  r.digest = found.digest  -- nothing of it can be hashed later without reading the file again
 end
 
 -- Forms and files are routed by configuration; everything else below /v1/ is JSON.

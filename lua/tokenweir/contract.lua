@@ -349,6 +349,10 @@ _M.shapes = {
               ["max"] = 1000000000000000,
               ["default"] = 0,
             },
+            ["refused"] = {
+              ["type"] = "boolean",
+              ["default"] = false,
+            },
             ["reasons"] = {
               ["type"] = "array",
               ["max_items"] = 16,

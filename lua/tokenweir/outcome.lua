@@ -68,7 +68,7 @@ function _M.conclude(r, status, now)
   elseif r.probe then
     passive_health.abandon(r.place, now)
   end
-  if sign == "broke" then
+  if sign == "broke" or r.header and outcome == "upstream_error" then
     quarantine.suspect(r)
   elseif sign == "connect" then
     quarantine.crashed(r.backend, state.current(now).settings.limits.quarantine_ms)

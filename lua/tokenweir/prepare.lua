@@ -3,6 +3,7 @@ local auth = require "tokenweir.auth"
 local clock = require "tokenweir.core.clock"
 local limits = require "tokenweir.limits"
 local models = require "tokenweir.models"
+local quarantine = require "tokenweir.quarantine"
 local state = require "tokenweir.state"
 local targets = require "tokenweir.targets"
 
@@ -17,6 +18,9 @@ function _M.follow()
     if known.fleet and name ~= "stats" then
       targets.prepare(known.fleet)
       models.prepare(known.fleet)
+    end
+    if name == "snapshot" then
+      quarantine.follow(known.fleet, known.settings)
     end
   end)
   limits.publish(function()

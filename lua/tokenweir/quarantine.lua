@@ -1,7 +1,8 @@
 --- Prompts that were in flight when an engine crashed, twice: refused for a while, since the third would crash too.
 --
--- Only hashes of prompts are kept. A broken answer alone is no crash (a stream may be cut for other reasons): it is
--- noted, and counts when the same backend refuses connections within the next moments.
+-- Only hashes of prompts are kept, for each model apart. A broken answer or an error alone is no crash (a stream may be
+-- cut for other reasons): it is noted, and counts when the same backend refuses connections within the next moments,
+-- be it a request that meets that or the sidecar (`follow`).
 local clock = require "tokenweir.core.clock"
 local errors = require "tokenweir.errors"
 local metrics = require "tokenweir.metrics"
@@ -38,8 +39,11 @@ local function digest_of(r)
   return r.digest
 end
 
+local function name_of(r, digest)
+  return digest .. " " .. r.model
+end
+
 --- Refuses a request whose prompt is in quarantine.
--- @param digest string or nil: computed here if anything is in quarantine
 function _M.check(r, now)
   if now - looked_at > LOOK_MS then
     looked_at, anything = now, dict:get("anything")
@@ -48,8 +52,11 @@ function _M.check(r, now)
     return
   end
   local digest = request.digest(r.parsed)
+  if not digest then
+    return
+  end
   r.digest = digest
-  local until_ms = dict:get("out:" .. digest)
+  local until_ms = dict:get("out:" .. name_of(r, digest))
   if until_ms and until_ms > now then
     metrics.add("quarantined", 1)
     return errors.send(422, "prompt_quarantined",
@@ -58,7 +65,8 @@ function _M.check(r, now)
   end
 end
 
---- An answer of this backend broke off: the prompt is under suspicion until it is clear whether the engine crashed.
+--- An answer of this backend broke off, or was an error of its own: the prompt is under suspicion until it is clear
+-- whether the engine crashed.
 function _M.suspect(r)
   local digest = digest_of(r)
   if not digest then
@@ -67,20 +75,20 @@ function _M.suspect(r)
   local list = "broke:" .. r.backend
   local length = dict:llen(list)
   if length and length < MOST_SUSPECTS then
-    dict:rpush(list, digest .. " " .. now_ms())
+    dict:rpush(list, now_ms() .. " " .. name_of(r, digest))
   end
   if (dict:get("down:" .. r.backend) or 0) > now_ms() - CONFIRM_S * 1000 then
     _M.crashed(r.backend)
   end
 end
 
-local function count(digest, quarantine_ms)
-  local crashes = dict:incr("crashes:" .. digest, 1, 0, MEMORY_S)
+local function count(name, quarantine_ms)
+  local crashes = dict:incr("crashes:" .. name, 1, 0, MEMORY_S)
   if crashes and crashes >= CRASHES and quarantine_ms > 0 then
     local seconds = ceil(quarantine_ms / 1000)
-    dict:set("out:" .. digest, now_ms() + quarantine_ms, seconds)
+    dict:set("out:" .. name, now_ms() + quarantine_ms, seconds)
     dict:set("anything", true, seconds)
-    dict:delete("crashes:" .. digest)
+    dict:delete("crashes:" .. name)
     looked_at = 0
   end
 end
@@ -97,11 +105,21 @@ function _M.crashed(backend, quarantine_ms)
   local list = "broke:" .. backend
   local entry = dict:lpop(list)
   while entry do
-    local digest, at = entry:match("^(%x+) (%S+)$")
-    if digest and now - tonumber(at) < CONFIRM_S * 1000 then
-      count(digest, quarantine_ms)
+    local at, name = entry:match("^(%S+) (.+)$")
+    if name and now - tonumber(at) < CONFIRM_S * 1000 then
+      count(name, quarantine_ms)
     end
     entry = dict:lpop(list)
+  end
+end
+
+--- Takes note of the backends that the sidecar cannot connect to any more; whenever a snapshot was applied. Where it
+-- takes a backend out within a second, no request meets the closed port.
+function _M.follow(fleet, settings)
+  for i = 1, fleet.size do
+    if fleet.refused[i] or fleet.state[i] == "down" and fleet.scrape_failures[i] > 0 then
+      _M.crashed(fleet.id[i], settings and settings.limits.quarantine_ms)
+    end
   end
 end
 

@@ -52,6 +52,8 @@ class Member:
     """When it was removed, monotonic ms; it is kept as draining until nothing is in flight there."""
     served_at: float | None = None
     """When a request last ended well there, monotonic ms."""
+    refused: bool = False
+    """Whether the last look found no one there."""
     readiness: Readiness = field(default_factory=Readiness)
     progress: Progress = field(default_factory=Progress)
     foreign: ForeignLoad = field(default_factory=ForeignLoad)
@@ -131,6 +133,7 @@ class Fleet:
         if member is None:
             return False
         before = member.state
+        member.refused = look is Look.REFUSED
         member.readiness.observe(look, text, now, member.served_at)
         reading = member.record.engine
         if reading is not None and reading.at > member.engine_at:
@@ -208,6 +211,7 @@ class Fleet:
             high=high,
             progress_age_ms=member.progress.age_ms(now, record.failures),
             scrape_failures=record.failures,
+            refused=member.refused,
             reasons=[reason for reason in reasons if reason][:REASONS_MOST],
         )
 

@@ -139,6 +139,9 @@ class Backend(Record):
         Positive | None, Field(description="ms since the engine's own counters last moved while it had work")
     ] = None
     scrape_failures: Annotated[Count, Field(description="failed scrapes in a row")] = 0
+    refused: Annotated[
+        bool, Field(description="the last look at it found no one there: its port was closed")
+    ] = False
     reasons: Annotated[
         list[str], Field(max_length=16, description="why it has this state and these scores")
     ] = []

@@ -133,9 +133,8 @@ end
 -- @param settings table or nil, the decoded `tw:settings` (aliases)
 -- @param slot_of function(id) -> slot (whole number >= 0) | nil, err: the ledger's place of a backend
 -- @return table: `size`; arrays by index of every member named in NUMBERS and STRINGS, the four coefficients of `cost`,
---   `tls`, `tls_verify`, `slot`, `foreign_requests`, `foreign_tokens`, `relative_speed` (1: as fast as its peers on
---   average),
---   `error_rate` (moving share of failures, written by `eligible.lua`); `index` (id -> index);
+--   `tls`, `tls_verify`, `refused`, `slot`, `foreign_requests`, `foreign_tokens`, `relative_speed` (1: as fast as its
+--   peers on average), `error_rate` (moving share of failures, written by `eligible.lua`); `index` (id -> index);
 --   `models[name]` -> {size, name = the public name, [k] = index, upstream = {[k] = the engine's name}}; or nil, err
 function _M.build(snapshot, settings, slot_of)
   local ok, err = check.document(snapshot, "snapshot")
@@ -144,7 +143,9 @@ function _M.build(snapshot, settings, slot_of)
   end
   local backends = type(snapshot.backends) == "table" and snapshot.backends or {}
   local size = #backends
-  local fleet = { size = size, models = {}, index = {}, tls = {}, tls_verify = {}, slot = SLOTS(size + 1) }
+  local fleet = {
+    size = size, models = {}, index = {}, tls = {}, tls_verify = {}, refused = {}, slot = SLOTS(size + 1),
+  }
   for name in pairs(NUMBERS) do
     fleet[name] = DOUBLES(size + 1)
   end
@@ -183,6 +184,7 @@ function _M.build(snapshot, settings, slot_of)
     end
     fleet.tls[i] = backend.tls == true
     fleet.tls_verify[i] = backend.tls_verify ~= false
+    fleet.refused[i] = backend.refused == true
     if type(backend.foreign) == "table" then
       local foreign = backend.foreign
       fleet.foreign_requests[i] = type(foreign.requests) == "number" and foreign.requests or 0

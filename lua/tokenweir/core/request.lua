@@ -238,22 +238,36 @@ function _M.text(out, name, limit)
   return (json_string.decode_bytes(out.p, first, last - 1))
 end
 
---- A 64-bit hash of the prompt: equal for equal prompt members, whatever the other parameters say.
+-- Of a body without prompt members that we know: all of it but the model's name, which is spliced.
+local function digest_whole(out, h)
+  local p, k = out.p, out.where[TAGS.model]
+  if k == 0 then
+    return hash.bytes(p, out.size, h)
+  end
+  local first, last = out.firsts[k], out.lasts[k]
+  return hash.bytes(p + last, out.size - last, hash.bytes(p, first, h))
+end
+
+--- A 64-bit hash of the prompt: equal for equal prompt members, whatever the other parameters say. Of the kind "other"
+-- the whole body is hashed but for the name of its model.
 -- @param[opt] seed number or uint64_t (a body in a file was hashed without)
--- @treturn string 16 hex digits
+-- @treturn string 16 hex digits; or nil where there is no prompt
 function _M.digest(out, seed)
   if out.found then
     return out.found.digest
   end
-  local h = ffi_u64(seed or 0)
+  local h, any = ffi_u64(seed or 0), false
   for tag = 1, SLOTS do
     local k = out.where[tag]
     if k > 0 then
       local first = out.firsts[k]
-      h = hash.bytes(out.p + first, out.lasts[k] - first, bxor(h, tag))
+      h, any = hash.bytes(out.p + first, out.lasts[k] - first, bxor(h, tag)), true
     end
   end
-  return hash.hex(h)
+  if out.kind == "other" then
+    return hash.hex(digest_whole(out, h))
+  end
+  return any and hash.hex(h) or nil
 end
 
 -- Long openings (a document in the system message) are told apart by their two ends and their size.

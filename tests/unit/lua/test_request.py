@@ -433,6 +433,23 @@ def test_the_digest_tells_members_apart(parser: Parser) -> None:
     assert parser.digest() != first
 
 
+def test_a_body_without_a_prompt_has_no_digest(parser: Parser) -> None:
+    parser.parse("chat", {"model": "a", "n": 1})
+    assert parser.digest() is None
+
+
+def test_of_other_bodies_all_but_the_model_s_name_is_hashed(parser: Parser) -> None:
+    def digest(**members: Any) -> bytes:
+        parser.parse("other", members)
+        return parser.digest()
+
+    first = digest(model="a", query="x", documents=["y"])
+    assert first == digest(model="another", query="x", documents=["y"])
+    assert first != digest(model="a", query="x", documents=["z"])
+    assert first != digest(model="a", query="q", documents=["y"])
+    assert digest(query="x") != digest(query="y")
+
+
 def conversation(
     turns: int, system: str = "Be kind.", first: str = "Hello", model: str = "m"
 ) -> dict[str, Any]:

@@ -128,6 +128,17 @@ def test_a_change_of_state_is_an_event_with_its_reason(fleet):
     assert fleet.events[-1].reason == "connection refused"
 
 
+def test_a_closed_port_is_told_at_the_first_look_that_meets_it(fleet):
+    serve(fleet)
+    fleet.observe("a", Look.LATE, "no answer", 1500)
+    assert not fleet.decide(1500)[0].refused
+    fleet.observe("a", Look.REFUSED, "connection refused", 2000)
+    (backend,) = fleet.decide(2000)
+    assert (backend.state, backend.refused) == (State.READY, True)
+    serve(fleet, at=2500)
+    assert not fleet.decide(2500)[0].refused
+
+
 def test_old_load_is_not_told(fleet):
     serve(fleet, at=0)
     (backend,) = fleet.decide(20_000)
