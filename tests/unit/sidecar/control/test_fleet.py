@@ -130,7 +130,6 @@ def test_a_change_of_state_is_an_event_with_its_reason(fleet):
 
 def test_a_closed_port_is_told_at_the_first_look_that_meets_it(fleet):
     serve(fleet)
-    fleet.observe("a", Look.LATE, "no answer", 1500)
     assert not fleet.decide(1500)[0].refused
     fleet.observe("a", Look.REFUSED, "connection refused", 2000)
     (backend,) = fleet.decide(2000)
