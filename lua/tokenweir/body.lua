@@ -2,6 +2,8 @@
 --
 -- Up to `client_body_buffer_size` nginx keeps it in memory. A larger one is in a file, which a worker thread reads: the
 -- worker itself never blocks on it, and it is never let through unread.
+local body_bytes = require "tokenweir.body_bytes"
+local bytes = require "tokenweir.core.bytes"
 local errors = require "tokenweir.errors"
 local json_string = require "tokenweir.core.json_string"
 local request = require "tokenweir.core.request"
@@ -14,6 +16,8 @@ local find, lower = string.find, string.lower
 local unpack = unpack
 
 local THREADS, MODULE = "tokenweir", "tokenweir.core.body_file"
+
+local EMPTY = bytes.of("")
 
 local _M = {}
 
@@ -71,17 +75,15 @@ end
 --- Reads the whole body and parses what is JSON into `r.parsed`. A bad one ends the request.
 function _M.read(r)
   read_body()
-  local body, path = get_body_data(), nil
-  if not body then
-    path = get_body_file()
-  end
-  if r.kind == "other" and (not body and not path or is_form()) then
+  local p, size = body_bytes.get()
+  local path = not p and get_body_file()
+  if r.kind == "other" and (not p and not path or is_form()) then
     return
   end
   if path then
     return parse_file(r, path)
   end
-  local ok, code, message, param = request.parse(r.kind, body or "", r.parsed)
+  local ok, code, message, param = request.parse_bytes(r.kind, p or EMPTY, size or 0, r.parsed)
   if not ok then
     return refuse_unless_other(r, code, message, param)
   end
@@ -92,16 +94,20 @@ end
 -- @param insert boolean, whether a body without a model gets one
 function _M.rewrite(r, upstream, insert)
   local parsed = r.parsed
-  local changed = parsed.conflict ~= nil
+  local renamed = parsed.model ~= upstream and (parsed.model or insert)
+  if not renamed and not parsed.conflict then
+    return
+  end
   for k = #edits, 1, -1 do
     edits[k] = nil
   end
-  if parsed.model and parsed.model ~= upstream or not parsed.model and insert then
-    splice.set_member(edits, parsed, "model", json_string.encode(upstream))
-    changed = true
+  if not parsed.file then
+    -- Other requests may have been read since; the offsets hold.
+    parsed.body = get_body_data()
+    parsed.p = bytes.of(parsed.body)
   end
-  if not changed then
-    return
+  if renamed then
+    splice.set_member(edits, parsed, "model", json_string.encode(upstream))
   end
   if parsed.file then
     local name = parsed.file .. ".tokenweir"

@@ -50,6 +50,20 @@ def test_requests_wait_for_room_and_are_served_one_at_a_time(narrow: Gateway, up
     assert depth(narrow) == 0
 
 
+def test_each_of_those_that_wait_keeps_its_own_body(start_gateway: Start, upstream: Upstream) -> None:
+    gateway = start_gateway([backend(upstream, models={"llama": "meta/llama"}, concurrency=1)], workers=1)
+    upstream.answer = Answer(delay=0.05)
+    bodies = [
+        b'{"messages":[{"role":"user","content":"' + b"x" * (100 * k) + b'"}],"model":"llama"}'
+        for k in range(8)
+    ]
+    with ThreadPoolExecutor(len(bodies)) as pool:
+        answers = list(pool.map(lambda body: gateway.post(body=body), bodies))
+    assert [answer.status_code for answer in answers] == [200] * len(bodies)
+    sent = sorted(received.body for received in upstream.received)
+    assert sent == sorted(body.replace(b'"llama"', b'"meta/llama"') for body in bodies)
+
+
 def test_who_comes_first_is_served_first_over_all_workers(narrow: Gateway, upstream: Upstream) -> None:
     upstream.answer = Answer(delay=0.06)
     connections = []
