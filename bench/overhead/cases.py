@@ -67,7 +67,7 @@ QUICK = Plan(
     ),
     rounds=3,
     seconds=1,
-    streams=StreamCase(connections=16, rounds=8, seconds=0.6, systems=_MAIN),
+    streams=StreamCase(connections=16, rounds=9, seconds=0.7, systems=_MAIN),
 )
 FULL = Plan(
     requests=tuple(RequestCase(size, text, connections) for size, text in _BODIES for connections in (1, 64)),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bench.servers import nginx, ports
 
-_CONFIGURATION = """
+CONFIGURATION = """
 worker_processes %(workers)d;
 pid nginx.pid;
 error_log stderr warn;
@@ -67,5 +67,5 @@ class PlainNginx(nginx.Nginx):
     def __init__(self, upstreams: list[int], workers: int, folder: Path) -> None:
         port = ports.free_ports(1)[0]
         servers = " ".join(f"server 127.0.0.1:{upstream};" for upstream in upstreams)
-        text = _CONFIGURATION % {"workers": workers, "servers": servers, "port": port}
+        text = CONFIGURATION % {"workers": workers, "servers": servers, "port": port}
         super().__init__(f"nginx-{workers}", nginx.write(folder, text), port)
