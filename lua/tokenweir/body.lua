@@ -6,6 +6,7 @@ local body_bytes = require "tokenweir.body_bytes"
 local bytes = require "tokenweir.core.bytes"
 local errors = require "tokenweir.errors"
 local json_string = require "tokenweir.core.json_string"
+local posix = require "tokenweir.posix"
 local request = require "tokenweir.core.request"
 local splice = require "tokenweir.core.splice"
 
@@ -13,15 +14,16 @@ local ngx = ngx
 local get_body_data, get_body_file, read_body = ngx.req.get_body_data, ngx.req.get_body_file, ngx.req.read_body
 local run_worker_thread = rawget(ngx, "run_worker_thread")  -- missing where nginx has no threads
 local find, lower = string.find, string.lower
-local unpack = unpack
+local ipairs, unpack = ipairs, unpack
 
-local THREADS, MODULE = "tokenweir", "tokenweir.core.body_file"
+local THREADS, MODULE = "tokenweir", "tokenweir.body_file"
 
 local EMPTY = bytes.of("")
 
 local _M = {}
 
 local edits = {}
+local made = 0
 
 local function refuse(code, message, param)
   local encoding = ngx.var.http_content_encoding
@@ -89,6 +91,35 @@ function _M.read(r)
   end
 end
 
+local function cannot_change(err)
+  ngx.log(ngx.ERR, "tokenweir: a changed body cannot be written: ", err)
+  return errors.send(500, "internal_error", "The gateway could not change the body.")
+end
+
+-- The new file is nginx's from `set_body_file` on. Until then it is ours to remove: the client may leave at any moment.
+local function rewrite_file(r, path)
+  made = made + 1
+  local name = path .. "." .. ngx.worker.pid() .. "." .. made
+  local ok, err = posix.create(name)
+  if not ok then
+    return cannot_change(err)
+  end
+  r.body_file = name
+  local written
+  written, err = in_thread("rewrite", path, name, unpack(edits))
+  if not written then
+    return cannot_change(err)
+  end
+  ngx.req.set_body_file(name, true)
+  r.body_file = nil
+end
+
+--- Removes what was made of the body and not handed over; in the log phase, if `r.body_file`.
+function _M.discard(r)
+  posix.unlink(r.body_file)
+  r.body_file = nil
+end
+
 --- Makes the body say what the engine is to see: its own name of the model, and one value for each member.
 -- @param upstream string, the engine's name of the model
 -- @param insert boolean, whether a body without a model gets one
@@ -110,19 +141,22 @@ function _M.rewrite(r, upstream, insert)
     splice.set_member(edits, parsed, "model", json_string.encode(upstream))
   end
   if parsed.file then
-    local name = parsed.file .. ".tokenweir"
-    local written, err = in_thread("rewrite", parsed.file, name, unpack(edits))
-    if not written then
-      ngx.log(ngx.ERR, "tokenweir: a changed body cannot be written: ", err)
-      return errors.send(500, "internal_error", "The gateway could not change the body.")
-    end
-    ngx.req.set_body_file(name, true)
-    return
+    return rewrite_file(r, parsed.file)
   end
   if parsed.conflict then
     splice.agree(edits, parsed)
   end
   ngx.req.set_body_data(splice.apply(parsed.body, edits))
+end
+
+--- Removes the bodies that a gateway left which was killed; when a worker starts.
+-- @param directory string, where nginx keeps them; @param before wall time in seconds: what is younger is in use
+function _M.sweep(directory, before)
+  for _, file in ipairs(posix.files(directory)) do
+    if file[2] < before then
+      posix.unlink(directory .. "/" .. file[1])
+    end
+  end
 end
 
 return _M

@@ -1,4 +1,5 @@
 --- What a worker does when it starts and when it exits, and its timers.
+local body = require "tokenweir.body"
 local clock = require "tokenweir.core.clock"
 local config = require "tokenweir.config"
 local deadline = require "tokenweir.deadline"
@@ -81,6 +82,9 @@ function _M.start()
   local slot, err = region.claim(ngx.worker.pid())
   if not slot then
     ngx.log(ngx.ERR, "tokenweir: this worker's load is not seen by the others: ", err)
+  end
+  if config.current.body_dir and ngx.worker.id() == 0 then
+    body.sweep(config.current.body_dir, region.born())
   end
   prepare.follow()
   state.refresh(now, true)

@@ -1,4 +1,5 @@
 --- The log phase: frees what a request held, whatever became of it, and records how it went.
+local body = require "tokenweir.body"
 local clock = require "tokenweir.core.clock"
 local completion = require "tokenweir.completion"
 local deadline = require "tokenweir.deadline"
@@ -96,6 +97,9 @@ function _M.run()
   waiting.leave(r)
   if r.deadline then
     deadline.forget(r)
+  end
+  if r.body_file then
+    body.discard(r)
   end
   if r.backend then
     served(r, status, now)

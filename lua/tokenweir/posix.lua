@@ -1,5 +1,6 @@
---- The few system calls that the shared region and the disk copy need (Linux, x86-64 and arm64).
--- Every symbol has a name of its own here, so that no other library's declaration can clash with it.
+--- The few system calls that the gateway makes itself (Linux, x86-64 and arm64). It runs in worker threads and in tests
+-- too, so there is no `ngx` here.
+-- Every symbol has a name of its own, so that no other library's declaration can clash with it.
 local ffi = require "ffi"
 
 local C = ffi.C
@@ -16,6 +17,8 @@ int tw_fcntl(int fd, int command, ...) __asm__("fcntl");
 int tw_ftruncate(int fd, long length) __asm__("ftruncate");
 long tw_pread(int fd, void *buffer, size_t count, long offset) __asm__("pread");
 long tw_pwrite(int fd, const void *buffer, size_t count, long offset) __asm__("pwrite");
+long tw_write(int fd, const void *from, size_t count) __asm__("write");
+long tw_lseek(int fd, long offset, int whence) __asm__("lseek");
 void *tw_mmap(void *at, size_t length, int protection, int flags, int fd, long offset) __asm__("mmap");
 int tw_munmap(void *at, size_t length) __asm__("munmap");
 int tw_usleep(unsigned int microseconds) __asm__("usleep");
@@ -24,6 +27,16 @@ int tw_dup(int fd) __asm__("dup");
 int tw_shutdown(int fd, int how) __asm__("shutdown");
 int tw_getsockname(int fd, void *address, unsigned int *length) __asm__("getsockname");
 int tw_getpeername(int fd, void *address, unsigned int *length) __asm__("getpeername");
+typedef struct { uint64_t inode, offset; uint16_t length; uint8_t kind; char name[256]; } tw_dirent;
+void *tw_opendir(const char *path) __asm__("opendir");
+tw_dirent *tw_readdir(void *directory) __asm__("readdir");
+int tw_closedir(void *directory) __asm__("closedir");
+typedef struct {
+  uint32_t mask, block; uint64_t attributes; uint32_t links, uid, gid; uint16_t mode, spare; uint64_t inode, size;
+  uint64_t blocks, attributes_mask; struct { int64_t sec; uint32_t nsec; int32_t spare; } read, born, changed, written;
+  uint64_t rest[16];
+} tw_statx;
+int tw_statx_of(int directory, const char *path, int flags, unsigned int mask, tw_statx *into) __asm__("statx");
 char *tw_strerror(int number) __asm__("strerror");
 typedef struct tw_addrinfo {
   int flags, family, kind, protocol; unsigned int length; void *address; char *name; struct tw_addrinfo *next;
@@ -36,7 +49,16 @@ int tw_getnameinfo(const void *address, unsigned int length, char *name, unsigne
 ]]
 
 local SOCK_STREAM, NI_NUMERICHOST = 1, 1
-local O_RDWR, O_CREAT, O_EXCL, O_CLOEXEC = 2, 64, 128, 524288
+local O_RDONLY, O_WRONLY, O_RDWR, O_CREAT, O_EXCL, O_CLOEXEC = 0, 1, 2, 64, 128, 524288
+local OWNER_ONLY = ffi.new("int", 384)
+local EINTR = 4
+local SEEK_END = 2
+local AT_FDCWD, AT_SYMLINK_NOFOLLOW, STATX_BASIC = -100, 256, 0x7ff
+local TYPE_BITS, REGULAR = 61440, 32768
+local PROT_READ = 1
+local MAP_PRIVATE, MAP_FIXED, MAP_ANONYMOUS = 0x02, 0x10, 0x20
+-- The largest page of these machines.
+local PAGE = 65536
 local F_SETLK = 6
 local F_WRLCK, F_UNLCK = 1, 2
 local PROT_READ_WRITE, MAP_SHARED = 3, 1
@@ -65,7 +87,7 @@ function _M.anonymous_file(name, directory, size)
   local ok, fd = pcall(C.tw_memfd_create, name, 0)
   if not ok or fd < 0 then
     local path = directory .. "/." .. name .. "." .. tostring({}):match("%x+$")
-    fd = C.tw_open(path, O_RDWR + O_CREAT + O_EXCL, ffi.cast("int", 384))
+    fd = C.tw_open(path, O_RDWR + O_CREAT + O_EXCL, OWNER_ONLY)
     if fd < 0 then
       return nil, "cannot make a memory file, nor " .. path .. ": " .. last_error()
     end
@@ -79,14 +101,106 @@ function _M.anonymous_file(name, directory, size)
   return fd
 end
 
+local function failed(what, path)
+  return nil, "cannot " .. what .. " " .. path .. ": " .. last_error()
+end
+
+--- Opens a file, made with mode 0600 if it is not there; closed over exec.
+local function open(path, flags, what)
+  local fd = C.tw_open(path, flags + O_CLOEXEC, OWNER_ONLY)
+  if fd < 0 then
+    return failed(what, path)
+  end
+  return fd
+end
+
+--- Makes an empty file of mode 0600 that must not be there yet.
+-- @return true; or nil, err
+function _M.create(path)
+  local fd, err = open(path, O_WRONLY + O_CREAT + O_EXCL, "create")
+  if not fd then
+    return nil, err
+  end
+  C.tw_close(fd)
+  return true
+end
+
+--- @return number fd for writing to a file that is there; or nil, err
+function _M.open_to_write(path)
+  return open(path, O_WRONLY, "open")
+end
+
+--- Writes all of some bytes at the file's position.
+-- @return true; or nil, err
+function _M.write(fd, from, size)
+  local done = 0
+  while done < size do
+    local count = tonumber(C.tw_write(fd, from + done, size - done))
+    if count >= 0 then
+      done = done + count
+    elseif errno() ~= EINTR then
+      return nil, last_error()
+    end
+  end
+  return true
+end
+
+--- Removes a file, whether it is there or not.
+function _M.unlink(path)
+  C.tw_unlink(path)
+end
+
+--- The plain files of a folder, with the wall time of their last change.
+-- @return list of { name, seconds }; empty where there is no folder
+function _M.files(directory)
+  local list, at, about = {}, C.tw_opendir(directory), ffi.new("tw_statx")
+  if at == nil then
+    return list
+  end
+  local entry = C.tw_readdir(at)
+  while entry ~= nil do
+    local name = str(entry.name)
+    if C.tw_statx_of(AT_FDCWD, directory .. "/" .. name, AT_SYMLINK_NOFOLLOW, STATX_BASIC, about) == 0
+      and bit.band(about.mode, TYPE_BITS) == REGULAR then
+      list[#list + 1] = { name, tonumber(about.written.sec) }
+    end
+    entry = C.tw_readdir(at)
+  end
+  C.tw_closedir(at)
+  return list
+end
+
+--- Maps a file to be read. A readable NUL stands behind its bytes: zeroed memory is mapped first, the file over its
+-- beginning. Nobody may shorten the file meanwhile.
+-- @return void *, bytes of the file, bytes to unmap; or nil, err
+function _M.map_to_read(path)
+  local fd, err = open(path, O_RDONLY, "open")
+  if not fd then
+    return nil, err
+  end
+  local size = tonumber(C.tw_lseek(fd, 0, SEEK_END))
+  if size < 0 then
+    C.tw_close(fd)
+    return failed("measure", path)
+  end
+  local room = size - size % PAGE + PAGE
+  local at = C.tw_mmap(nil, room, PROT_READ, MAP_PRIVATE + MAP_ANONYMOUS, -1, 0)
+  if at ~= MAP_FAILED and size > 0
+    and C.tw_mmap(at, size, PROT_READ, MAP_PRIVATE + MAP_FIXED, fd, 0) == MAP_FAILED then
+    C.tw_munmap(at, room)
+    at = MAP_FAILED
+  end
+  C.tw_close(fd)
+  if at == MAP_FAILED then
+    return failed("map", path)
+  end
+  return at, size, room
+end
+
 --- Opens a file for reading and writing, made with mode 0600 if it is not there; closed over exec.
 -- @return number fd; or nil, err
 function _M.open(path)
-  local fd = C.tw_open(path, O_RDWR + O_CREAT + O_CLOEXEC, ffi.cast("int", 384))
-  if fd < 0 then
-    return nil, path .. ": " .. last_error()
-  end
-  return fd
+  return open(path, O_RDWR + O_CREAT, "open")
 end
 
 function _M.close(fd)

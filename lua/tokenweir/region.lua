@@ -19,6 +19,7 @@ require "tokenweir.core.health"  -- declares tw_health
 local now_ms = clock.ms
 local cast, fill = ffi.cast, ffi.fill
 local floor, max = math.floor, math.max
+local time, tonumber = os.time, tonumber
 
 local SLOTS = 128
 local BACKENDS = contract.numbers.max_backends
@@ -39,7 +40,7 @@ typedef struct {
   tw_load load[BACKENDS];
 } tw_slot;
 typedef struct {
-  uint64_t magic, layout, size, pad0;
+  uint64_t magic, layout, size, born;   /* born: wall time in seconds */
   double peers_at, peers_current, peers_used[2];
   uint64_t live[SLOT_WORDS];
   double arrivals[MODELS];        /* of workers that are gone */
@@ -101,7 +102,7 @@ function _M.open(directory)
   end)
   flags = cast("uint8_t *", map.live)
   if fresh then
-    map.layout, map.size = LAYOUT, SIZE
+    map.layout, map.size, map.born = LAYOUT, SIZE, time()
     map.magic = MAGIC
   end
   return true
@@ -230,6 +231,11 @@ end
 --- @return tw_region the whole mapping (names, sums of the dead); for `numbering.lua` and tests
 function _M.map()
   return map
+end
+
+--- @return number wall time in seconds when this gateway was started; a reload or a binary upgrade is no start
+function _M.born()
+  return tonumber(map.born)
 end
 
 --- @return FFI array of tw_health by a backend's place (`fleet.slot[i]`), shared by all workers

@@ -82,6 +82,7 @@ def gateway_document(config: Config, paths: Paths, base: Path) -> dict[str, Any]
     return {
         "gateway_id": gateway_id(config, paths),
         "state_dir": str(paths.prefix / "keep"),
+        "body_dir": str(paths.prefix / "temp" / "body"),
         "backend_keys_file": str(paths.prefix / KEYS),
         "redis": {
             "host": redis_host(redis.host),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -60,6 +62,36 @@ def test_no_file_of_a_body_is_left(small_memory: Gateway) -> None:
         small_memory.post(body=chat(300_000))
     temp = small_memory.folder / "temp"
     wait_until(lambda: not any(path.is_file() for path in temp.rglob("*")), what="an empty folder")
+
+
+def test_clients_that_leave_while_their_body_is_changed_leave_no_file(
+    start_gateway: Start, upstream: Upstream
+) -> None:
+    gateway = start_gateway([backend(upstream, models={"llama": "meta/llama"})], limits=LIMITS, workers=1)
+    body = chat(6_000_000)
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n\r\n"
+    for k in range(24):
+        with socket.create_connection(("127.0.0.1", gateway.port)) as connection:
+            connection.sendall(head.encode() + body)
+            time.sleep(k * 0.001)
+    gateway.access_log(24)
+    assert len(upstream.received) < 24, "no client left in time"
+    temp = gateway.folder / "temp"
+    wait_until(lambda: not any(path.is_file() for path in temp.rglob("*")), what="an empty folder")
+    assert gateway.post(body=body).status_code == 200
+    assert gateway.inflight() == 0
+
+
+def test_bodies_that_a_killed_gateway_left_are_removed_at_the_next_start(
+    start_gateway: Start, upstream: Upstream, tmp_path: Path
+) -> None:
+    left = tmp_path / "gateway" / "temp" / "body" / "0000000001.77.1"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"x")
+    os.utime(left, (time.time() - 60, time.time() - 60))
+    gateway = start_gateway([backend(upstream)], limits=LIMITS)
+    wait_until(lambda: not left.exists(), what="the removal")
+    assert gateway.post(body=chat(100_000)).status_code == 200
 
 
 PROBE = """

@@ -1,4 +1,4 @@
-"""`lua/tokenweir/core/body_file.lua` and `mapped_file.lua`."""
+"""`lua/tokenweir/body_file.lua` and `mapped_file.lua`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ class Thread:
     def __init__(self) -> None:
         self.runtime = new_runtime()
         self.body_file = self._require("body_file")
-        self.request = self._require("request")
-        self.splice = self._require("splice")
+        self.posix = self._require("posix")
+        self.request = self._require("core.request")
+        self.splice = self._require("core.splice")
 
     def _require(self, name: str) -> Any:
-        module = self.runtime.eval(f'require("tokenweir.core.{name}")'.encode())
+        module = self.runtime.eval(f'require("tokenweir.{name}")'.encode())
         return module[0] if isinstance(module, tuple) else module
 
     def inspect(self, path: Path, kind: str = "chat") -> dict[str, Any]:
@@ -32,6 +33,7 @@ class Thread:
         return {k.decode(): v for k, v in found.items()}
 
     def rewrite(self, path: Path, out: Path, *edits: Any) -> Any:
+        assert self.posix.create(bytes(out)) is True
         return self.body_file.rewrite(bytes(path), bytes(out), *edits)
 
     def parse(self, body: bytes, kind: str = "chat") -> Any:
@@ -190,18 +192,19 @@ def test_a_file_that_cannot_be_read_is_the_gateways_own_trouble(thread: Thread, 
     assert thread.rewrite(tmp_path / "absent", tmp_path / "out", 1, 1, b"x")[0] is None
 
 
-def test_a_rewrite_never_replaces_a_file_and_leaves_none_behind_on_failure(
-    thread: Thread, tmp_path: Path
-) -> None:
-    path, there = tmp_path / "body", tmp_path / "there"
+def test_a_rewrite_whose_file_was_removed_meanwhile_makes_none(thread: Thread, tmp_path: Path) -> None:
+    path, out = tmp_path / "body", tmp_path / "out"
     path.write_bytes(b"{}")
-    there.write_bytes(b"kept")
-    told, message = thread.rewrite(path, there, 1, 0, b"x")
+    told, message = thread.body_file.rewrite(bytes(path), bytes(out), 1, 0, b"x")
     assert told is None
-    assert b"File exists" in message
-    assert there.read_bytes() == b"kept"
+    assert b"No such file" in message
+    assert not out.exists()
+
+
+def test_edits_beyond_the_file_are_an_error(thread: Thread, tmp_path: Path) -> None:
+    path = tmp_path / "body"
+    path.write_bytes(b"{}")
     assert thread.rewrite(path, tmp_path / "out", 9, 9, b"x")[0] is None
-    assert not (tmp_path / "out").exists()
 
 
 def test_no_file_descriptor_is_left_open(thread: Thread, tmp_path: Path) -> None:
@@ -213,5 +216,5 @@ def test_no_file_descriptor_is_left_open(thread: Thread, tmp_path: Path) -> None
         thread.inspect(path)
         thread.inspect(tmp_path / "absent")
         thread.rewrite(path, tmp_path / f"out{k}", 1, 0, b" ")
-        thread.rewrite(path, path, 1, 0, b" ")
+        thread.body_file.rewrite(bytes(path), bytes(tmp_path / "absent"), 1, 0, b" ")
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208

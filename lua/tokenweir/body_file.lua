@@ -1,28 +1,17 @@
 --- Request bodies that nginx put into a file, for a worker thread, which may block.
 --
---     local ran, result = ngx.run_worker_thread("tokenweir", "tokenweir.core.body_file", "inspect", path, "chat")
+--     local ran, result = ngx.run_worker_thread("tokenweir", "tokenweir.body_file", "inspect", path, "chat")
 --
 -- Everything passed and returned is plain values, as the thread has a Lua of its own.
 local ffi = require "ffi"
-local mapped_file = require "tokenweir.core.mapped_file"
+local mapped_file = require "tokenweir.mapped_file"
+local posix = require "tokenweir.posix"
 local request = require "tokenweir.core.request"
 local splice = require "tokenweir.core.splice"
 
-local format, ipairs, select, tonumber = string.format, ipairs, select, tonumber
-local failed = mapped_file.failed
-
-ffi.cdef [[
-int tw_create(const char *path, int flags, ...) __asm__("open");
-int tw_close_written(int fd) __asm__("close");
-int tw_unlink(const char *path) __asm__("unlink");
-long tw_write(int fd, const void *from, size_t n) __asm__("write");
-]]
-
-local C = ffi.C
-
-local O_WRONLY, O_CREAT, O_EXCL, O_CLOEXEC = 1, 0x40, 0x80, 0x80000
-local OWNER_ONLY = ffi.new("int", 384)
-local EINTR = 4
+local cast = ffi.cast
+local format, ipairs = string.format, ipairs
+local write = posix.write
 
 -- String members that a gateway routes by, and how long they may be.
 local TEXTS = { "prompt_cache_key", "user", "previous_response_id" }
@@ -85,37 +74,28 @@ function _M.inspect(path, kind)
   return result
 end
 
-local function write_all(fd, from, size)
-  local done = 0
-  while done < size do
-    local n = tonumber(C.tw_write(fd, from + done, size - done))
-    if n < 0 then
-      if ffi.errno() ~= EINTR then
-        return false
-      end
-    else
-      done = done + n
-    end
-  end
-  return true
-end
-
 local function write_edited(fd, file, edits)
   local from = 0
   for k = 1, #edits, 3 do
     local text = edits[k + 2]
-    if not write_all(fd, file.p + from, edits[k] - 1 - from)
-      or not write_all(fd, ffi.cast("const uint8_t *", text), #text) then
-      return false
+    local ok, err = write(fd, file.p + from, edits[k] - 1 - from)
+    if ok then
+      ok, err = write(fd, cast("const uint8_t *", text), #text)
+    end
+    if not ok then
+      return nil, err
     end
     from = edits[k + 1]
   end
-  return write_all(fd, file.p + from, file.size - from)
+  return write(fd, file.p + from, file.size - from)
 end
 
---- Writes the file with edits made to a new one, readable by its owner only.
+--- Writes the file with edits made into another one.
+--
+-- That one has to be there already, empty: its maker removes it when it is not wanted any more, also while this waits
+-- for its turn or writes, and nothing is left of it then.
 -- @tparam string path
--- @tparam string out_path must not exist; nothing is left there on failure
+-- @tparam string out_path
 -- @param ... one edit or more: `first, last, text`, as `splice` has them
 -- @treturn number the size of the new file; or nil and what is wrong
 function _M.rewrite(path, out_path, ...)
@@ -124,28 +104,18 @@ function _M.rewrite(path, out_path, ...)
   if not file then
     return nil, trouble
   end
-  local total, message = splice.plan(file.size, edits)
-  if not total then
-    mapped_file.close(file)
-    return nil, message
+  local total, fd, ok
+  total, trouble = splice.plan(file.size, edits)
+  if total then
+    fd, trouble = posix.open_to_write(out_path)
   end
-  local fd = C.tw_create(out_path, O_WRONLY + O_CREAT + O_EXCL + O_CLOEXEC, OWNER_ONLY)
-  if fd < 0 then
-    mapped_file.close(file)
-    return failed("create", out_path)
-  end
-  local written = write_edited(fd, file, edits)
-  if not written then
-    message = select(2, failed("write", out_path))
-  end
-  if C.tw_close_written(fd) < 0 and written then
-    written = false
-    message = select(2, failed("write", out_path))
+  if fd then
+    ok, trouble = write_edited(fd, file, edits)
+    posix.close(fd)
   end
   mapped_file.close(file)
-  if not written then
-    C.tw_unlink(out_path)
-    return nil, message
+  if not ok then
+    return nil, trouble
   end
   return total
 end
