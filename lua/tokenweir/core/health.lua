@@ -188,7 +188,8 @@ end
 
 --- Whether the engine hangs: it stands still though it has work.
 -- Silence alone is no hang: a long prefill is silent, and so is a request that does not stream. The engine's own
--- counters must stand still too, where they are known.
+-- counters must stand still too; where they are not known, a second stream must be silent or a look have failed, since
+-- one client that stops reading silences its stream.
 -- @param flowing streams of it of which a byte has come already (all workers)
 -- @param progress_age ms since its counters last moved while it had work; nil or < 0: not known
 -- @param scrape_failures failed scrapes in a row
@@ -206,10 +207,11 @@ function _M.stalled(h, flowing, now, progress_age, scrape_failures, prefill_ms, 
   if h.last_byte ~= 0 and now - h.last_byte < limit then
     return false
   end
+  local counted, failures = progress_age ~= nil and progress_age >= 0, scrape_failures or 0
   if flowing > 0 then
-    return h.last_byte ~= 0
+    return h.last_byte ~= 0 and (counted or flowing >= 2 or failures >= 1)
   end
-  return (scrape_failures or 0) >= 2 and progress_age ~= nil and progress_age >= limit
+  return failures >= 2 and counted and progress_age >= limit
 end
 
 --- Ejects a backend that hangs. Does nothing while it is ejected.

@@ -34,9 +34,10 @@ def test_the_settings_of_passive_health_are_followed(gateway: Gateway, redis_ser
     assert gateway.json("fail")["ejected"]
 
 
-def test_a_stream_that_stands_still_ejects_its_backend_and_a_byte_brings_it_back(gateway: Gateway) -> None:
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+def test_streams_that_stand_still_eject_their_backend_and_a_byte_brings_it_back(gateway: Gateway) -> None:
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
         began = time.monotonic()
+        pool.submit(gateway.get, "stall", stream=1, ms=6000)
         stalled = pool.submit(gateway.get, "stall", stream=1, ms=6000)
         wait_until(lambda: gateway.metrics()[EJECTED] == 1, seconds=5, what="the ejection")
         assert time.monotonic() - began > 2.9

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable
 
@@ -9,7 +10,7 @@ import pytest
 
 from tests.integration.proxy.gateway import Gateway, backend
 from tests.integration.servers import wait_until
-from tests.integration.upstream import Answer, Upstream
+from tests.integration.upstream import Answer, Upstream, event
 
 Start = Callable[..., Gateway]
 Pair = tuple[Gateway, Upstream, Upstream]
@@ -81,3 +82,23 @@ def test_a_frozen_engine_with_a_flowing_stream_is_ejected(
     assert all(gateway.post().headers["x-tokenweir-backend"] == "gpu-b" for _ in range(3))
     for connection in held:
         connection.close()
+
+
+def test_a_client_that_stops_reading_ejects_nobody(start_gateway: Start, upstream: Upstream) -> None:
+    gateway = start_gateway([backend(upstream)], {"health": {"hang_ms": 1000}}, workers=1)
+    upstream.answer = Answer(events=[event("x" * 60_000) for _ in range(400)])
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(("127.0.0.1", gateway.port))
+        body = b'{"model":"llama","stream":true,"messages":[]}'
+        client.sendall(
+            b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s"
+            % (len(body), body)
+        )
+        wait_until(lambda: upstream.received, what="the request")
+        end = time.monotonic() + 2.5
+        while time.monotonic() < end:
+            assert gateway.metric("tokenweir_backend_ejected") == 0
+            time.sleep(0.1)
+        assert gateway.inflight() == 1
+        assert upstream.received[0].closed_at is None

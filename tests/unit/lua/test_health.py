@@ -171,7 +171,7 @@ class TestHang:
         assert health.stalled(flowing, 4, START + 2900, 2900, 0, 0) is False
         assert health.stalled(flowing, 4, START + 3000, 2600, 0, 0) is True
 
-    def test_without_counters_silence_alone_decides(self, health: Any, flowing: Any) -> None:
+    def test_without_counters_the_silence_of_several_streams_decides(self, health: Any, flowing: Any) -> None:
         assert health.stalled(flowing, 4, START + 3000, None, 0, 0) is True
         assert health.stalled(flowing, 4, START + 3000, -1, 0, 0) is True
 
@@ -182,8 +182,13 @@ class TestHang:
         for k in range(200):
             health.byte(h, START - 400 * (199 - k), 400 if k else None)
         assert h.gap == pytest.approx(400)
-        assert health.stalled(h, 1, START + 7900, None, 0, 0) is False
-        assert health.stalled(h, 1, START + 8100, None, 0, 0) is True
+        assert health.stalled(h, 2, START + 7900, None, 0, 0) is False
+        assert health.stalled(h, 2, START + 8100, None, 0, 0) is True
+
+    def test_one_silent_stream_alone_may_be_its_client_s_fault(self, health: Any, flowing: Any) -> None:
+        assert health.stalled(flowing, 1, START + 60_000, None, 0, 0) is False
+        assert health.stalled(flowing, 1, START + 60_000, None, 1, 0) is True, "a look failed"
+        assert health.stalled(flowing, 1, START + 60_000, 60_000, 0, 0) is True, "the counters stand still"
 
     def test_a_long_prefill_is_no_hang(self, health: Any, flowing: Any) -> None:
         assert health.stalled(flowing, 4, START + 9000, None, 0, 4000) is False
