@@ -25,9 +25,9 @@ local function of_answer(r)
   if health.counts(status) then
     return "upstream_error", "status"
   elseif status >= 500 or (r.sse and r.sse.error) then
-    return "upstream_error"
+    return "upstream_error", health.refuses(status) and "refusal" or nil
   elseif status >= 400 then
-    return "refused", status ~= 429 and "success" or nil
+    return "refused", health.refuses(status) and "refusal" or nil
   end
   return "ok", "success"
 end
@@ -63,12 +63,17 @@ function _M.conclude(r, status, now)
   end
   if sign == "success" then
     passive_health.success(r.place, now)
+  elseif sign == "refusal" then
+    passive_health.refusal(r.place, now)
+    if r.probe then
+      passive_health.abandon(r.place, now)
+    end
   elseif sign and not r.noted then
     passive_health.failure(r.place, sign, now)
   elseif r.probe then
     passive_health.abandon(r.place, now)
   end
-  if sign == "broke" or r.header and outcome == "upstream_error" then
+  if sign == "broke" or r.header and outcome == "upstream_error" and sign ~= "refusal" then
     quarantine.suspect(r)
   elseif sign == "connect" then
     quarantine.crashed(r.backend, state.current(now).settings.limits.quarantine_ms)

@@ -33,6 +33,11 @@ function _M.success(place, now)
   return health.success(region.health()[place], now)
 end
 
+--- A request was refused by the backend itself (`core/health.refuses` tells which statuses do that).
+function _M.refusal(place, now)
+  health.refusal(region.health()[place], now)
+end
+
 --- A request failed by the backend's fault (`core/health.counts` tells which statuses are).
 -- @param why `connect`, `status`, `broke` or `hang`
 -- @return boolean whether the backend was ejected by it

@@ -1,7 +1,7 @@
 --- The backends of a model that may get a request now.
 local health = require "tokenweir.core.health"
 
-local usable, error_rate = health.usable, health.error_rate
+local usable, unserved_rate = health.usable, health.unserved_rate
 local EJECTED_BY_STATUS = health.CAUSES.status
 
 local _M = {}
@@ -75,7 +75,7 @@ local function collect(fleet, pool, query, out, panic, any_context)
         count = count + 1
         out[count] = i
         ramping = ramping or fleet.admit[i] < 1
-        fleet.error_rate[i] = error_rate(h, now)
+        fleet.error_rate[i] = unserved_rate(h, now)
       else
         ejected = true
         local at = h.probe_until > h.ejected_until and h.probe_until or h.ejected_until

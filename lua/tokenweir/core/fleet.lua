@@ -134,7 +134,8 @@ end
 -- @param slot_of function(id) -> slot (whole number >= 0) | nil, err: the ledger's place of a backend
 -- @return table: `size`; arrays by index of every member named in NUMBERS and STRINGS, the four coefficients of `cost`,
 --   `tls`, `tls_verify`, `refused`, `slot`, `foreign_requests`, `foreign_tokens`, `relative_speed` (1: as fast as its
---   peers on average), `error_rate` (moving share of failures, written by `eligible.lua`); `index` (id -> index);
+--   peers on average), `error_rate` (moving share of requests not served, written by `eligible.lua`);
+--   `index` (id -> index);
 --   `models[name]` -> {size, name = the public name, [k] = index, upstream = {[k] = the engine's name}}; or nil, err
 function _M.build(snapshot, settings, slot_of)
   local ok, err = check.document(snapshot, "snapshot")

@@ -25,7 +25,9 @@ typedef struct {
   double last_outcome;   /* when */
   double closed_at;      /* when it last came back */
   double cause;          /* of the ejection, see CAUSES */
-  double pad[3];
+  double refusal_rate;   /* moving share of answers by which it refused the request itself, see refuses() */
+  double last_refusal;   /* when it was counted */
+  double pad;
 } tw_health;
 ]]
 
@@ -67,6 +69,15 @@ function _M.counts(status)
   return status >= 500 and status <= 599 and status ~= 501 and status ~= 505
 end
 
+-- What a client may bring about at any backend: its body, its size, its pace.
+local CLIENTS = { [400] = true, [408] = true, [409] = true, [413] = true, [415] = true, [422] = true, [429] = true }
+
+--- Whether an answer's status may be this backend's own, though it says nothing of its health: it does not know the
+-- key, the model or the page. Such answers come fast, and must not make it look empty.
+function _M.refuses(status)
+  return status >= 400 and status < 500 and not CLIENTS[status] or status == 501 or status == 505
+end
+
 --- @return number CLOSED, EJECTED, HALF_OPEN (a probe may go) or PROBING (one is out)
 function _M.state(h, now)
   if h.ejected_until == 0 then
@@ -104,20 +115,36 @@ function _M.abandon(h, now)
   end
 end
 
---- The share of failures, which fades with time: a backend that gets no requests must not look bad for ever.
+-- A moving share fades with time: a backend that gets no requests must not look bad for ever.
+local function faded(rate, at, now)
+  local age = now - at
+  if rate == 0 or age <= 0 then
+    return rate
+  end
+  return rate * 0.5 ^ (age / ERROR_HALF_LIFE)
+end
+
+--- The share of failures.
 -- @return number 0 .. 1
 function _M.error_rate(h, now)
-  local age = now - h.last_outcome
-  if h.error_rate == 0 or age <= 0 then
-    return h.error_rate
+  return faded(h.error_rate, h.last_outcome, now)
+end
+local error_rate = _M.error_rate
+
+--- The share of requests that it did not serve, by a failure or by refusing them.
+-- @return number 0 .. 1
+function _M.unserved_rate(h, now)
+  local failed = error_rate(h, now)
+  if h.refusal_rate == 0 then
+    return failed
   end
-  return h.error_rate * 0.5 ^ (age / ERROR_HALF_LIFE)
+  return 1 - (1 - failed) * (1 - faded(h.refusal_rate, h.last_refusal, now))
 end
 
 local function count_outcome(h, now, failed)
   -- At first the plain share, with two successes taken for granted: one early failure must not look like an outage.
   local alpha = max(ERROR_ALPHA, 1 / (h.outcomes + 3))
-  h.error_rate = (1 - alpha) * _M.error_rate(h, now) + (failed and alpha or 0)
+  h.error_rate = (1 - alpha) * error_rate(h, now) + (failed and alpha or 0)
   h.outcomes = h.outcomes + 1
   h.last_outcome = now
 end
@@ -139,10 +166,23 @@ local function close(h, now)
   h.outcomes, h.closed_at = 0, now
 end
 
+local function count_refusal(h, now, refused)
+  if refused or h.refusal_rate ~= 0 then
+    h.refusal_rate = (1 - ERROR_ALPHA) * faded(h.refusal_rate, h.last_refusal, now) + (refused and ERROR_ALPHA or 0)
+    h.last_refusal = now
+  end
+end
+
+--- A request was refused by the backend itself (`refuses`): neither a success nor a failure.
+function _M.refusal(h, now)
+  count_refusal(h, now, true)
+end
+
 --- A request was answered. One that was sent before an ejection does not end it; a hung backend's does.
 -- @return boolean whether the backend came back
 function _M.success(h, now)
   count_outcome(h, now, false)
+  count_refusal(h, now, false)
   h.last_success, h.last_byte, h.failures = now, now, 0
   local state = _M.state(h, now)
   if state == CLOSED or (state == EJECTED and h.hung == 0) then

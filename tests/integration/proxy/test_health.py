@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -53,6 +54,22 @@ def test_client_errors_never_eject(quick: Pair, status: int) -> None:
     first.answer = second.answer = Answer(status=status)
     for _ in range(8):
         gateway.post()
+    assert gateway.metric("tokenweir_backend_ejected") == 0
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_a_backend_that_refuses_fast_does_not_attract_traffic(
+    start_gateway: Start, start_upstream: Callable[..., Upstream], status: int
+) -> None:
+    upstreams = [start_upstream(name) for name in ("gpu-a", "gpu-b", "gpu-c")]
+    bad, *good = upstreams
+    gateway = start_gateway([backend(upstream) for upstream in upstreams], workers=1)
+    bad.answer = Answer(status=status)
+    for upstream in good:
+        upstream.answer = Answer(delay=0.05)
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda _: gateway.post(), range(120)))
+    assert len(bad.received) < 40, "no more than its fair share"
     assert gateway.metric("tokenweir_backend_ejected") == 0
 
 

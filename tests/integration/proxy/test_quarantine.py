@@ -49,7 +49,7 @@ def test_a_prompt_that_met_two_crashes_is_refused_though_nobody_else_asks(
     assert refused.json()["error"]["code"] == "prompt_quarantined"
     assert gateway.post().status_code == 200
     assert gateway.post(body={**POISON, "model": "qwen"}).status_code == 200, "another model may cope with it"
-    assert gateway.metric("tokenweir_quarantined_total") == 1
+    wait_until(lambda: gateway.metric("tokenweir_quarantined_total") == 1, what="the count")
 
 
 def test_a_prompt_in_a_file_is_remembered_too(gateway: Gateway, upstream: Upstream) -> None:
@@ -114,7 +114,7 @@ def test_requests_that_meet_a_closed_port_tell_of_the_crash_too(
     assert refused.status_code == 422
     assert refused.json()["error"]["code"] == "prompt_quarantined"
     assert gateway.post().status_code == 200
-    assert gateway.metric("tokenweir_quarantined_total") == 1
+    wait_until(lambda: gateway.metric("tokenweir_quarantined_total") == 1, what="the count")
 
 
 def test_a_stream_that_is_merely_cut_twice_is_not_quarantined(pair: Pair) -> None:

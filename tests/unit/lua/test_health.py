@@ -64,6 +64,37 @@ def test_answers_of_a_failing_server_count(health: Any, status: int) -> None:
     assert health.counts(status) is True
 
 
+@pytest.mark.parametrize("status", [401, 403, 404, 405, 501])
+def test_a_backend_that_does_not_know_the_request_refuses_it(health: Any, status: int) -> None:
+    assert health.refuses(status) is True
+    assert health.counts(status) is False
+
+
+@pytest.mark.parametrize("status", [200, 400, 413, 422, 429, 500, 503])
+def test_what_a_client_may_bring_about_is_no_refusal(health: Any, status: int) -> None:
+    assert health.refuses(status) is False
+
+
+def test_refusals_neither_eject_nor_count_as_success(health: Any, h: Any) -> None:
+    fail(health, h, 2)
+    for _ in range(50):
+        health.refusal(h, START)
+    assert health.state(h, START) == health.CLOSED
+    assert fail(health, h, 1) is True, "no refusal starts the count of failures anew"
+
+
+def test_the_share_of_refusals_makes_a_backend_dear_and_fades(health: Any, h: Any) -> None:
+    assert health.unserved_rate(h, START) == 0
+    for _ in range(30):
+        health.refusal(h, START)
+    assert health.unserved_rate(h, START) > 0.9
+    assert health.error_rate(h, START) == 0
+    assert health.unserved_rate(h, START + 20_000) == pytest.approx(0.24, abs=0.01)
+    for _ in range(30):
+        health.success(h, START)
+    assert health.unserved_rate(h, START) < 0.1
+
+
 def test_the_ejection_doubles_from_five_to_sixty_seconds(health: Any, h: Any) -> None:
     fail(health, h, 3)
     now, waits = START, []
