@@ -24,7 +24,7 @@ from sidecar.leader import Leader
 from sidecar.learning import records
 from sidecar.learning.figures import Figures
 from sidecar.learning.sources import Sources
-from sidecar.store import write_atomically
+from tokenweir.atomic_file import write_atomically
 from tokenweir.contract import names
 from tokenweir.contract.records import Completion, Outcome, Stats
 

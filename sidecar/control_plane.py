@@ -15,6 +15,7 @@ import structlog
 
 from sidecar import settings as documents
 from sidecar import tasks
+from sidecar.backend_files import BackendFiles, Read
 from sidecar.clock import monotonic_ms
 from sidecar.completions import Completions
 from sidecar.control.fleet import Fleet
@@ -26,13 +27,16 @@ from sidecar.publish import Decision, Publisher
 from sidecar.redis_access import RedisError, connect
 from sidecar.resolve import Lookup, Resolver, system_lookup
 from sidecar.store import Store
-from sidecar.telemetry.collector import Collector
+from sidecar.telemetry.collector import FIRST_LOOK_MS, Collector
 from sidecar.telemetry.health import Look
-from sidecar.telemetry.http import Origin
+from sidecar.telemetry.http import FetchError, Origin
 from sidecar.telemetry.watch import Watch, Where
-from tokenweir.config import Config, ConfigError, load
+from tokenweir import backend_keys
+from tokenweir.config import Config, load
 from tokenweir.config.models import BackendConfig
-from tokenweir.contract.records import QueueLimits, Settings
+from tokenweir.contract import names
+from tokenweir.contract.records import QueueLimits
+from tokenweir.render import Paths
 
 log = structlog.get_logger(__name__)
 
@@ -42,8 +46,8 @@ COMPLETIONS_MS: Final = 200
 COALESCE_MS: Final = 20
 """Changes of state that come together are published together."""
 
-Prepared = tuple[Config, Settings, dict[str, str]]
-"""A configuration, its settings document, and the backends' API keys."""
+FILES_MS: Final = 1000
+"""How often the files that backends name are looked at."""
 
 
 class ControlPlane:
@@ -58,8 +62,11 @@ class ControlPlane:
         base = load(self.path, environment)
         self.state_dir = self.folder / base.state_dir
         self.id = _sidecar_id()
-        self.store = Store(base, self.folder, self.state_dir)
+        self.store = Store(base, self.folder, self.state_dir, self._edited_ms())
         self.config: Config = self.store.config()
+        gateway = Paths.under(self.state_dir)
+        self._keys_file = gateway.backend_keys
+        self.files = BackendFiles(self.folder, self.folder / base.admin.files_dir, gateway.ca_bundle)
         self.gateways = Gateways()
         self.fleet = Fleet(self.gateways)
         self.resolver = Resolver(self._addresses_changed, lookup)
@@ -67,9 +74,7 @@ class ControlPlane:
         self.client = connect(base.redis, self.folder)
         self.leader = Leader(self.client, self.id)
         self.publisher = Publisher(self.client, self.leader)
-        self.exchange = Exchange(
-            self.client, self.leader, self.gateways, self.store, self._changes_taken_over
-        )
+        self.exchange = Exchange(self.client, self.leader, self.gateways, self.store, self.apply)
         self.completions = Completions(
             self.client, self.leader, self._known_backends, self.fleet.served, self.state_dir
         )
@@ -77,7 +82,7 @@ class ControlPlane:
         """Why Redis does not answer; None while it does."""
         self.redis_errors = 0
         self.started_at = monotonic_ms()
-        self._keys: dict[str, str] = {}
+        self._read = Read()
         self._origins = Origins(self.folder)
         self._unseen: set[str] = set()
         self._change = asyncio.Event()
@@ -88,12 +93,14 @@ class ControlPlane:
     async def start(self) -> None:
         """Begin to watch, to campaign and to publish."""
         await self.collector.open()
-        self.apply(self._prepare(self.store.config()))
+        self.publisher.set_settings(documents.build(self.config, self.folder))
+        self.apply()
         loops: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (
             self.resolver.run,
             self._publish_for_ever,
             self._follow_for_ever,
             self._read_for_ever,
+            self._look_at_files_for_ever,
         )
         self._tasks = [asyncio.create_task(loop(), name=loop.__name__) for loop in loops]
         for task in self._tasks:
@@ -117,47 +124,51 @@ class ControlPlane:
     # Configuration
 
     def reload(self) -> None:
-        """Read `tokenweir.yaml` again. Raises ConfigError; what held before then goes on."""
+        """Read `tokenweir.yaml` again. Raises ConfigError, or OSError where the changes that it ends cannot
+        be written; what held before then goes on."""
+        edited_ms = self._edited_ms()
         config = load(self.path, self._environment)
-        prepared = self._prepare(config)
-        self.store.rebase(config)
-        self.apply(prepared if self.store.config() == config else self._prepare(self.store.config()))
+        document = documents.build(config, self.folder)
+        self.store.rebase(config, edited_ms)
+        self.publisher.set_settings(document)
+        self.apply()
         log.info("configuration_read", backends=len(self.config.backends))
+
+    def _edited_ms(self) -> int:
+        try:
+            return self.path.stat().st_mtime_ns // 1_000_000
+        except OSError:
+            return 0  # reading it will tell
 
     def changed(self) -> None:
         """The store was changed here: put it into effect and tell the other sidecars."""
         self.exchange.tell()
-        self.apply(self._prepare(self.store.config()))
-
-    def _prepare(self, config: Config) -> Prepared:
-        """All that can fail of a configuration, before anything of it holds. Raises ConfigError."""
-        for backend in config.backends:
-            self._origins.context(backend)
-        return (
-            config,
-            documents.build(config, self.folder),
-            documents.backend_keys(config.backends, self.folder),
-        )
+        self.apply()
 
     def check(self, backend: BackendConfig) -> None:
         """Raises ConfigError where a file that the backend's configuration names cannot be used."""
-        self._origins.context(backend)
-        documents.backend_keys([backend], self.folder)
+        self.files.check(backend, self.store.written(backend.id))
 
-    def apply(self, prepared: Prepared) -> None:
-        """Bring every part in line with a prepared configuration."""
-        config, document, keys = prepared
-        self.config = config
-        self._keys = keys
-        try:
-            documents.write_backend_keys(keys, self.state_dir)
-        except OSError as error:
-            log.error("backend_keys_not_written", folder=str(self.state_dir), reason=str(error))
+    def apply(self) -> None:
+        """Bring every part in line with the configuration and the changes over it. What may be wrong with
+        one backend puts that one out of rotation."""
+        self.config = config = self.store.config()
         self.fleet.set_models(config.models)
-        self.fleet.set_members(config.backends, self.store.draining(), keys)
+        self._read_files()
+        self.fleet.set_members(config.backends, self.store.draining())
         self._sync_watches()
-        self.publisher.set_settings(document)
         self.publish_soon()
+
+    def _read_files(self) -> None:
+        before, self._read = self._read, self.files.read(self.config.backends, self.store.base.backends)
+        for backend_id, problem in self._read.problems.items():
+            if before.problems.get(backend_id) != problem:
+                log.error("backend_files_unusable", backend=backend_id, problem=problem)
+        self._origins.forget()
+        try:
+            backend_keys.write(self._keys_file, self._read.keys)
+        except OSError as error:
+            log.error("backend_keys_not_written", file=str(self._keys_file), reason=str(error))
 
     def _sync_watches(self) -> None:
         members = self.fleet.members
@@ -179,7 +190,11 @@ class ControlPlane:
             member = self.fleet.members.get(backend_id)
             if member is None or member.address is None:
                 return None
-            return self._origins.of(member.config, member.address, self._keys.get(backend_id))
+            problem = self._read.problems.get(backend_id)
+            if problem is not None:
+                raise FetchError(Look.ERROR, problem)
+            key = self._read.keys.get(member.config.api_key_file or "")
+            return self._origins.of(member.config, member.address, key)
 
         return where
 
@@ -208,25 +223,19 @@ class ControlPlane:
                 watch.hurry()
         self.publish_soon()
 
-    def _changes_taken_over(self) -> None:
-        try:
-            self.apply(self._prepare(self.store.config()))
-        except ConfigError as error:
-            log.error("changes_not_applied", problems=error.problems)
-
     def _known_backends(self) -> Mapping[str, Any]:
         return self.fleet.members
 
     # Loops
 
     async def _publish_for_ever(self) -> None:
-        interval = self.config.telemetry.interval / 1000
         while True:
             try:
-                await asyncio.wait_for(
-                    self._change.wait(),
-                    min(interval, FOLLOW_MS / 1000) if not self.leader.leading else interval,
-                )
+                # However rarely backends are looked at, publishing is what prolongs the lease.
+                interval = min(self.config.telemetry.interval, names.SNAPSHOT_EVERY_MS)
+                if not self.leader.leading:
+                    interval = min(interval, FOLLOW_MS)
+                await asyncio.wait_for(self._change.wait(), interval / 1000)
                 await asyncio.sleep(COALESCE_MS / 1000)
             except TimeoutError:
                 pass
@@ -258,7 +267,7 @@ class ControlPlane:
     def _warming_up(self) -> bool:
         """Whether backends are still to be looked at for the first time since the start: a snapshot that
         calls them all "starting" would take them out of rotation."""
-        limit = self.config.telemetry.timeout + self.config.telemetry.interval
+        limit = self.config.telemetry.timeout + FIRST_LOOK_MS
         return (
             bool(self._unseen) and self.publisher.published == 0 and monotonic_ms() - self.started_at < limit
         )
@@ -289,6 +298,18 @@ class ControlPlane:
             except Exception:
                 log.exception("completions_failed")
             await asyncio.sleep(0 if more else COMPLETIONS_MS / 1000)
+
+    async def _look_at_files_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(FILES_MS / 1000)
+            try:
+                if self.files.changed():
+                    log.info("backend_files_read")
+                    self._read_files()
+                    for watch in self.collector.watches.values():
+                        watch.hurry()
+            except Exception:
+                log.exception("backend_files_failed")
 
     def _redis_failed(self, error: Exception) -> None:
         self.redis_errors += 1

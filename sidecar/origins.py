@@ -39,6 +39,11 @@ class Origins:
         """Forget all other backends."""
         self._made = {key: made for key, made in self._made.items() if key in backend_ids}
 
+    def forget(self) -> None:
+        """The files were read anew: make everything again."""
+        self._made.clear()
+        self._contexts.clear()
+
     def context(self, config: BackendConfig) -> ssl.SSLContext | None:
         """The TLS context of a backend, or None for plain HTTP. Raises ConfigError."""
         if not config.secure:

@@ -26,6 +26,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from tokenweir.config.models import Redis as RedisConfig
+from tokenweir.secret_file import read_secret
 
 __all__ = ["TIMEOUT_S", "RedisError", "connect"]
 
@@ -35,13 +36,13 @@ TIMEOUT_S: Final = 1.0
 
 def connect(config: RedisConfig, folder: Path) -> aioredis.Redis:
     """A client (connections are made when needed, and made again after a failure). The password file is
-    relative to `folder`. Raises OSError when it cannot be read."""
+    relative to `folder`. Raises ConfigError when it cannot be used."""
     password = None
     if config.sidecar_password_file:
-        password = (folder / config.sidecar_password_file).read_text().strip()
+        password = read_secret(folder / config.sidecar_password_file, "redis: sidecar_password_file")
     options: dict[str, Any] = {}
     if config.tls:
-        options = {"ssl": True, "ssl_ca_certs": config.ca}
+        options = {"ssl": True, "ssl_ca_certs": config.ca and str(folder / config.ca)}
     return aioredis.Redis(
         host=config.host,
         port=config.port,

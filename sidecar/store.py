@@ -10,6 +10,8 @@ Conflicts:
 - The later word wins. With an entry goes a digest of what this sidecar's `tokenweir.yaml` said of its
   subject when the entry came; when the file says something else now, somebody has edited it since: the file
   wins and the entry is dropped, here and at the other sidecars.
+- A sidecar that meets an entry for the first time in Redis goes by the digest of the sidecar that made it:
+  where its own file says something else of the subject and was written after the entry, the file wins.
 - A backend of the API with the URL of another one in `tokenweir.yaml` is left out: the file wins.
 - Two sidecars: per entry the newest wins. Times are wall times, made to rise over every entry that was seen.
 - A damaged file is set aside as `tokenweir.state.json.damaged`, with an error in the log; the file's
@@ -21,7 +23,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -30,6 +31,7 @@ import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sidecar.clock import wall_ms
+from tokenweir.atomic_file import write_atomically
 from tokenweir.config.models import BackendConfig, Config
 from tokenweir.contract import names
 from tokenweir.contract.records import Policy
@@ -50,6 +52,8 @@ class Entry(BaseModel):
     time_ms: Annotated[int, Field(ge=0)]
     value: Any = None
     dropped: bool = False
+    base: str | None = None
+    """Digest of what `tokenweir.yaml` said of the subject where the entry was made."""
 
 
 class Changes(BaseModel):
@@ -59,19 +63,20 @@ class Changes(BaseModel):
     schema_: Literal[1] = Field(1, alias="schema")
     entries: dict[str, Entry] = {}
     bases: dict[str, str] = {}
-    """Digests of what `tokenweir.yaml` said when the entry came; in the file only."""
+    """Digests of what this sidecar's `tokenweir.yaml` said when the entry came; in the file only."""
 
 
 class Store:
-    """The changes over one configuration."""
+    """The changes over one configuration. `edited_ms` is the wall time of its last edit."""
 
-    def __init__(self, config: Config, folder: Path, state_dir: Path) -> None:
+    def __init__(self, config: Config, folder: Path, state_dir: Path, edited_ms: int = 0) -> None:
         self._config = config
+        self._edited_ms = edited_ms
         self._path = _writable(folder, state_dir) / FILE
         self._entries: dict[str, Entry] = {}
         self._bases: dict[str, str] = {}
         self._load()
-        self.rebase(config)
+        self.rebase(config, edited_ms)
 
     @property
     def path(self) -> Path:
@@ -80,15 +85,27 @@ class Store:
 
     def dump(self) -> str:
         """All entries as they go into Redis and the file. Equal entries give equal text."""
-        return Changes(entries=self._sorted()).model_dump_json(by_alias=True, exclude={"bases"})
+        return Changes(entries=_sorted(self._entries)).model_dump_json(by_alias=True, exclude={"bases"})
+
+    @property
+    def base(self) -> Config:
+        """The configuration without the changes."""
+        return self._config
+
+    def written(self, backend_id: str) -> BackendConfig | None:
+        """What the configuration itself says of a backend."""
+        return next((backend for backend in self._config.backends if backend.id == backend_id), None)
 
     # What holds now
 
     def backends(self) -> list[BackendConfig]:
         """The backends of the configuration with the changes over them, in a stable order."""
+        return self._over(self._entries)
+
+    def _over(self, entries: Mapping[str, Entry]) -> list[BackendConfig]:
         found = {backend.id: backend for backend in self._config.backends}
         owner = {backend.url: backend.id for backend in self._config.backends}
-        for name, entry in sorted(self._entries.items()):
+        for name, entry in sorted(entries.items()):
             kind, _, subject = name.partition(":")
             if kind != "backend" or entry.dropped:
                 continue
@@ -121,21 +138,22 @@ class Store:
 
     def set_backend(self, backend: BackendConfig) -> None:
         """Add a backend, or put another configuration in its place."""
-        self._put(f"backend:{backend.id}", backend.model_dump(mode="json", exclude_unset=True))
+        self._put({f"backend:{backend.id}": backend.model_dump(mode="json", exclude_unset=True)})
 
     def remove_backend(self, backend_id: str) -> None:
         """Remove a backend, whoever named it."""
-        self._put(f"backend:{backend_id}", None)
+        changes: dict[str, Any] = {f"backend:{backend_id}": None}
         if f"drain:{backend_id}" in self._entries:
-            self._put(f"drain:{backend_id}", False)
+            changes[f"drain:{backend_id}"] = False
+        self._put(changes)
 
     def set_draining(self, backend_id: str, draining: bool) -> None:
         """Drain a backend, or end its drain."""
-        self._put(f"drain:{backend_id}", draining)
+        self._put({f"drain:{backend_id}": draining})
 
     def set_policy(self, policy: str, serve_by: str) -> None:
         """Serve by another policy (`shadow:NAME`: by `serve_by`, with NAME only logged)."""
-        self._put("policy", {"policy": policy, "serve_by": serve_by})
+        self._put({"policy": {"policy": policy, "serve_by": serve_by}})
 
     def merge(self, text: str | bytes | None) -> tuple[bool, bool]:
         """Take another sidecar's entries. Returns (whether something changed here, whether the other lacks
@@ -146,51 +164,69 @@ class Store:
                 theirs = Changes.model_validate_json(text).entries
             except ValidationError as error:
                 log.warning("foreign_changes_refused", problem=str(error.errors(include_url=False)[:1]))
-        changed = False
+        entries, bases = dict(self._entries), dict(self._bases)
         for name, entry in list(theirs.items())[:MOST_ENTRIES]:
             mine = self._entries.get(name)
             if (mine is None or _rank(entry) > _rank(mine)) and self._valid(name, entry):
-                self._entries[name] = entry
-                self._bases[name] = self._digest(name)
-                changed = True
+                entries[name], bases[name] = entry, self._digest(name)
+                if self._outdated(name, entry):
+                    log.warning("change_dropped", entry=name, reason="tokenweir.yaml was edited after it")
+                    entries[name] = Entry(time_ms=self._now(), dropped=True)
+        changed = entries != self._entries
         if changed:
-            self.rebase(self._config)
-            self._save()
+            try:
+                self._commit(entries, bases)
+            except OSError as error:
+                # It holds all the same: another sidecar has it, and Redis.
+                log.error("changes_not_written", file=str(self._path), reason=str(error))
+                self._entries, self._bases = entries, bases
         lacking = any(
             name not in theirs or _rank(entry) > _rank(theirs[name]) for name, entry in self._entries.items()
         )
         return changed, lacking
 
-    def rebase(self, config: Config) -> None:
+    def _outdated(self, name: str, entry: Entry) -> bool:
+        """Whether this sidecar's file says something else than where an entry was made, and is newer."""
+        if entry.dropped or entry.base is None or entry.time_ms >= self._edited_ms:
+            return False
+        return entry.base != self._digest(name)
+
+    def rebase(self, config: Config, edited_ms: int = 0) -> None:
         """Lay the changes over a configuration that was read anew: entries whose subject it has changed since
-        are dropped, with a line in the log."""
-        self._config = config
-        dropped = []
+        are dropped, with a line in the log. Raises OSError, and leaves everything as it was, where that
+        cannot be written."""
+        before = self._config, self._edited_ms
+        self._config, self._edited_ms = config, edited_ms
+        entries = dict(self._entries)
         for name, entry in self._entries.items():
             if not entry.dropped and self._bases.get(name, "") != self._digest(name):
-                dropped.append(name)
-        for name in dropped:
-            log.warning("change_dropped", entry=name, reason="tokenweir.yaml was edited after it was made")
-            self._entries[name] = Entry(time_ms=self._now(), dropped=True)
-        self._forget()
-        if dropped:
-            self._save()
-
-    def _put(self, name: str, value: Any) -> None:
-        if len(self._entries) >= MOST_ENTRIES and name not in self._entries:
-            raise ValueError(f"more than {MOST_ENTRIES} changes are kept; write them into tokenweir.yaml")
-        before = self._entries.get(name)
-        self._entries[name] = Entry(time_ms=self._now(), value=value)
-        self._bases[name] = self._digest(name)
+                log.warning("change_dropped", entry=name, reason="tokenweir.yaml was edited after it")
+                entries[name] = Entry(time_ms=self._now(), dropped=True)
+        if entries == self._entries:
+            return
         try:
-            self._save()
+            self._commit(entries, self._bases)
         except OSError:
-            # A change that would be lost with the process is refused instead of half made.
-            if before is None:
-                del self._entries[name]
-            else:
-                self._entries[name] = before
+            self._config, self._edited_ms = before
             raise
+
+    def _put(self, changes: Mapping[str, Any]) -> None:
+        """Keep values by entry. Raises OSError where they cannot be written: a change that would be lost with
+        the process is refused instead of half made."""
+        if len(self._entries.keys() | changes.keys()) > MOST_ENTRIES:
+            raise ValueError(f"more than {MOST_ENTRIES} changes are kept; write them into tokenweir.yaml")
+        now = self._now()
+        digests = {name: self._digest(name) for name in changes}
+        made = {name: Entry(time_ms=now, value=value, base=digests[name]) for name, value in changes.items()}
+        self._commit({**self._entries, **made}, {**self._bases, **digests})
+
+    def _commit(self, entries: dict[str, Entry], bases: dict[str, str]) -> None:
+        """Write the entries, and only then let them hold."""
+        entries = self._without_idle(entries)
+        bases = {name: digest for name, digest in bases.items() if name in entries}
+        changes = Changes(entries=_sorted(entries), bases=bases)
+        write_atomically(self._path, changes.model_dump_json(by_alias=True, indent=2) + "\n", 0o600)
+        self._entries, self._bases = entries, bases
 
     def _now(self) -> int:
         return max([wall_ms(), *(entry.time_ms + 1 for entry in self._entries.values())])
@@ -220,19 +256,17 @@ class Store:
         except ValidationError:
             return False
 
-    def _forget(self) -> None:
+    def _without_idle(self, entries: dict[str, Entry]) -> dict[str, Entry]:
         """Leave out what has said nothing for long: dropped entries, and drains of backends that are gone."""
         limit = wall_ms() - FORGET_MS
-        known = {backend.id for backend in self.backends()}
-        for name, entry in list(self._entries.items()):
+        known = {backend.id for backend in self._over(entries)}
+
+        def speaks(name: str, entry: Entry) -> bool:
             idle = entry.dropped or entry.value is False
             orphan = name.startswith("drain:") and name.removeprefix("drain:") not in known
-            if (idle or orphan) and entry.time_ms < limit:
-                del self._entries[name]
-                self._bases.pop(name, None)
+            return not (idle or orphan) or entry.time_ms >= limit
 
-    def _sorted(self) -> dict[str, Entry]:
-        return {name: self._entries[name] for name in sorted(self._entries)}
+        return {name: entry for name, entry in entries.items() if speaks(name, entry)}
 
     def _load(self) -> None:
         try:
@@ -255,30 +289,14 @@ class Store:
             else:
                 log.error("state_entry_refused", file=str(self._path), entry=name)
 
-    def _save(self) -> None:
-        changes = Changes(entries=self._sorted(), bases=self._bases)
-        write_atomically(self._path, changes.model_dump_json(by_alias=True, indent=2) + "\n", 0o600)
-
-
-def write_atomically(path: Path, text: str, mode: int) -> None:
-    """Write a file so that a reader, or a crash, sees the old text or the new one. Raises OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "w") as file:
-            os.fchmod(file.fileno(), mode)
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
 
 def _rank(entry: Entry) -> tuple[int, str]:
     """Order of two entries of one name: the newer, and for equal times any order that all agree on."""
     return entry.time_ms, entry.model_dump_json()
+
+
+def _sorted(entries: Mapping[str, Entry]) -> dict[str, Entry]:
+    return {name: entries[name] for name in sorted(entries)}
 
 
 def _hash(value: Mapping[str, Any]) -> str:

@@ -87,8 +87,8 @@ end
 local function set_variables(r, known)
   local target, var = r.target, ngx.var
   var.tw_host = target.authority
-  if target.authorization then
-    var.tw_authorization = target.authorization
+  if target.wants_key then
+    var.tw_authorization = target.authorization or ""
   elseif auth.wanted(known.settings) then
     var.tw_authorization = ""
   end

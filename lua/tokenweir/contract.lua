@@ -194,6 +194,11 @@ _M.shapes = {
               ["max_length"] = 64,
               ["default"] = "",
             },
+            ["wants_key"] = {
+              ["type"] = "string",
+              ["max_length"] = 1024,
+              ["default"] = "",
+            },
             ["models"] = {
               ["type"] = "object",
               ["values"] = {

@@ -8,6 +8,7 @@ local metrics = require "tokenweir.metrics"
 local poller = require "tokenweir.poller"
 local region = require "tokenweir.region"
 local state = require "tokenweir.state"
+local targets = require "tokenweir.targets"
 
 local concat, sort = table.concat, table.sort
 local pairs, tostring, tonumber = pairs, tostring, tonumber
@@ -141,7 +142,7 @@ end
 
 local function write_backends(out, fleet, now)
   local row, rows = load.new(0), region.health()
-  local inflight, tokens, ejected = {}, {}, {}
+  local inflight, tokens, ejected, keyless = {}, {}, {}, {}
   for i = 1, fleet and fleet.size or 0 do
     local sum = ledger.sum(row[0], fleet.slot[i])
     local labels = { "backend", fleet.id[i] }
@@ -149,6 +150,7 @@ local function write_backends(out, fleet, now)
     line(tokens, "tokenweir_inflight_tokens", labels, sum.held)
     line(ejected, "tokenweir_backend_ejected", labels,
       health.state(rows[fleet.slot[i]], now) == health.CLOSED and 0 or 1)
+    line(keyless, "tokenweir_backend_key_missing", labels, fleet.state[i] == targets.NO_KEY and 1 or 0)
   end
   head(out, "tokenweir_inflight", "gauge", "Sequences that this gateway has in flight on a backend.")
   out[#out + 1] = concat(inflight, "\n")
@@ -156,6 +158,8 @@ local function write_backends(out, fleet, now)
   out[#out + 1] = concat(tokens, "\n")
   head(out, "tokenweir_backend_ejected", "gauge", "1 while passive health keeps a backend out.")
   out[#out + 1] = concat(ejected, "\n")
+  head(out, "tokenweir_backend_key_missing", "gauge", "1 while the API key that a backend wants is not known here.")
+  out[#out + 1] = concat(keyless, "\n")
 end
 
 local function write_queue(out, fleet, now)

@@ -49,10 +49,7 @@ function _M.start(path)
   if not ok then
     error("tokenweir: " .. err, 0)
   end
-  ok, err = credentials.load(settings.backend_keys_file)
-  if not ok then
-    error("tokenweir: " .. err, 0)
-  end
+  credentials.open(settings.backend_keys_file)
   ok, err = disk.open(settings.state_dir)
   if not ok then
     ngx.log(ngx.WARN, "tokenweir: nothing is kept on disk, so the gateway cannot start without Redis: ", err)

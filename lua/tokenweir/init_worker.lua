@@ -2,6 +2,7 @@
 local body = require "tokenweir.body"
 local clock = require "tokenweir.core.clock"
 local config = require "tokenweir.config"
+local credentials = require "tokenweir.credentials"
 local deadline = require "tokenweir.deadline"
 local events = require "tokenweir.events"
 local ledger = require "tokenweir.ledger"
@@ -12,15 +13,16 @@ local poller = require "tokenweir.poller"
 local prepare = require "tokenweir.prepare"
 local region = require "tokenweir.region"
 local state = require "tokenweir.state"
+local targets = require "tokenweir.targets"
 
 local now_ms = clock.ms
 local every = ngx.timer.every
 
-local SWEEP_MS, WATCH_MS, ADVANCE_MS, FLUSH_MS = 250, 250, 250, 1000
+local SWEEP_MS, WATCH_MS, ADVANCE_MS, FLUSH_MS, KEYS_MS = 250, 250, 250, 1000, 500
 
 local _M = {}
 
-local due = { sweep = 0, watch = 0, advance = 0, flush = 0 }
+local due = { sweep = 0, watch = 0, advance = 0, flush = 0, keys = 0 }
 
 local function is_due(what, now, interval)
   if now < due[what] then
@@ -49,6 +51,9 @@ function _M.housekeep(now)
   end
   if is_due("flush", now, FLUSH_MS) then
     metrics.flush()
+  end
+  if is_due("keys", now, KEYS_MS) and credentials.refresh() and known.fleet then
+    targets.authorize(known.fleet)
   end
   return known
 end

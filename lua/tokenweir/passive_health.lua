@@ -8,6 +8,7 @@ local metrics = require "tokenweir.metrics"
 local numbering = require "tokenweir.numbering"
 local region = require "tokenweir.region"
 local state = require "tokenweir.state"
+local targets = require "tokenweir.targets"
 
 local now_ms = clock.ms
 local CAUSES = health.CAUSES
@@ -73,7 +74,9 @@ function _M.ejected(known, now)
   local fleet = known.fleet
   for i = 1, fleet and fleet.size or 0 do
     local h = rows[fleet.slot[i]]
-    if health.state(h, now) ~= CLOSED then
+    if fleet.state[i] == targets.NO_KEY then
+      list[fleet.id[i]] = "its API key is not known to this gateway"
+    elseif health.state(h, now) ~= CLOSED then
       list[fleet.id[i]] = WHY[h.cause] or "failures"
     end
   end

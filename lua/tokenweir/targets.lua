@@ -1,7 +1,7 @@
 --- What the proxy needs of each backend, made once per fleet: the request path then only looks it up.
 --
--- Adds to a fleet `target[i]` = { id, host, port, authority, tls, verify, sni, authorization, apart, place, group,
--- runs_on (after its client left), prefill and step (ms per prompt token and per output token) }
+-- Adds to a fleet `target[i]` = { id, host, port, authority, tls, verify, sni, wants_key (or nil), authorization,
+-- state, apart, place, group, runs_on (after its client left), prefill and step (ms per prompt and per output token) }
 -- and to each of its models `upstream_of[i]`, the engine's name of the model, and `alternates[i]`, how many other
 -- backends a request sent to i may be retried on: same credentials, same engine's name, same way of connecting (a
 -- request's bytes and its Host are fixed when the first backend is chosen).
@@ -12,10 +12,12 @@ local find = string.find
 
 -- Engines that stop any request when its connection closes. Others run one that does not stream on to its end.
 local STOPS = { vllm = true, sglang = true }
+-- In place of a backend's state while its key is not known.
+local NO_KEY = "no_key"
 -- A usual load, for the time that such a request still needs.
 local USUAL_SEQUENCES, USUAL_KV = 16, 16384
 
-local _M = {}
+local _M = { NO_KEY = NO_KEY }
 
 local function address(host)
   return find(host, ":", 1, true) and "[" .. host .. "]" or host
@@ -63,6 +65,26 @@ local function add_alternates(fleet, pool)
   pool.upstream_of, pool.alternates = upstream_of, alternates
 end
 
+--- Puts the backends' keys in. One whose key is not known is no candidate: without it the client's own key would go to
+-- a server that asked for another.
+function _M.authorize(fleet)
+  local read = false
+  for i = 1, fleet.size do
+    local target = fleet.target[i]
+    local name = target.wants_key
+    if name then
+      local authorization = credentials.authorization(name)
+      if not authorization and not read then
+        read = true
+        credentials.refresh()
+        authorization = credentials.authorization(name)
+      end
+      target.authorization = authorization
+      fleet.state[i] = authorization and target.state or NO_KEY
+    end
+  end
+end
+
 --- Prepares a fleet; called whenever a document was applied.
 function _M.prepare(fleet)
   if fleet.target then
@@ -79,12 +101,13 @@ function _M.prepare(fleet)
       authority = fleet.host_header[i] ~= "" and fleet.host_header[i] or host .. ":" .. port,
       tls = tls, verify = tls and fleet.tls_verify[i], sni = sni,
       apart = tls and shared[fleet.host[i] .. " " .. port] or false,
-      authorization = credentials.authorization(fleet.id[i]),
+      wants_key = fleet.wants_key[i] ~= "" and fleet.wants_key[i] or nil, state = fleet.state[i],
       runs_on = not STOPS[fleet.engine[i]], prefill = fleet.prefill[i],
       step = fleet.base[i] + fleet.per_sequence[i] * USUAL_SEQUENCES + fleet.per_kv_token[i] * USUAL_KV,
     }
   end
   fleet.target = targets
+  _M.authorize(fleet)
   for _, pool in pairs(fleet.models) do
     if not pool.upstream_of then
       add_alternates(fleet, pool)

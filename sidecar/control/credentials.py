@@ -20,15 +20,15 @@ def server_name(config: BackendConfig) -> str:
     return (config.tls.server_name or config.host) if config.secure else ""
 
 
-def groups(configs: Mapping[str, BackendConfig], keys: Mapping[str, str]) -> dict[str, str]:
+def groups(configs: Mapping[str, BackendConfig]) -> dict[str, str]:
     """Backend id -> group. Plain HTTP backends without key and without a Host of their own share the group
     "" (engines do not look at the Host); others share one when all of it is equal, named after its first
-    member, so that nothing of the key shows."""
+    member. Keys are equal when the same file holds them."""
     first: dict[tuple[str, str, str, bool], str] = {}
     result: dict[str, str] = {}
     for backend_id in sorted(configs):
         config = configs[backend_id]
-        key = keys.get(backend_id, "")
+        key = config.api_key_file or ""
         if not key and not config.secure and config.host_header is None:
             result[backend_id] = ""
             continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -91,9 +91,7 @@ class Fleet:
         """The configured models."""
         self.models = {model.name: model for model in models}
 
-    def set_members(
-        self, configs: Iterable[BackendConfig], draining: set[str], keys: Mapping[str, str]
-    ) -> None:
+    def set_members(self, configs: Iterable[BackendConfig], draining: set[str]) -> None:
         """Bring the members in line with the configuration. A changed one keeps its memories unless its
         address or engine changed; a removed one leaves once it is empty."""
         wanted = {config.id: config for config in configs}
@@ -107,7 +105,7 @@ class Fleet:
         for backend_id, member in self.members.items():
             if backend_id not in wanted:
                 member.leaving_since = member.leaving_since or monotonic_ms()
-        self._groups = credentials.groups({m.config.id: m.config for m in self.members.values()}, keys)
+        self._groups = credentials.groups({m.config.id: m.config for m in self.members.values()})
 
     def sweep(self) -> list[str]:
         """Forget the removed members that are empty; their ids."""
@@ -192,6 +190,7 @@ class Fleet:
             sni=credentials.server_name(config),
             host_header=credentials.host_header(config),
             credential_group=self._groups.get(config.id, ""),
+            wants_key=config.api_key_file or "",
             models=member.models(),
             role=config.role,
             state=member.state,

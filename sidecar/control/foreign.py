@@ -14,7 +14,9 @@ from tokenweir.contract.records import Foreign
 
 READINGS: Final = 3
 BELIEVED_MS: Final = 3000
-"""Without a reading for this long nothing foreign is claimed."""
+"""Without a reading for this long, and for twice the last gap between two, nothing foreign is claimed."""
+
+BELIEVED_MOST_MS: Final = 10_000
 
 
 class ForeignLoad:
@@ -24,6 +26,8 @@ class ForeignLoad:
         self._requests: deque[float] = deque(maxlen=READINGS)
         self._tokens: deque[float] = deque(maxlen=READINGS)
         self._at = float("-inf")
+        self._gap = 0.0
+        """Between the last two readings, ms."""
 
     def observe(
         self, reading: EngineReading, leased: float, leased_tokens: float, capacity: int | None
@@ -32,6 +36,7 @@ class ForeignLoad:
         their last two readings."""
         if reading.load is None:
             return
+        self._gap = reading.at - self._at
         self._at = reading.at
         self._requests.append(max(0.0, reading.load - leased))
         if reading.kv_use is not None and capacity:
@@ -45,7 +50,9 @@ class ForeignLoad:
 
     def now(self, now: float) -> tuple[Foreign, str | None]:
         """The load to publish, and the reason where there is any."""
-        if len(self._requests) < READINGS or now - self._at > BELIEVED_MS:
+        if len(self._requests) < READINGS or now - self._at > max(
+            BELIEVED_MS, min(2 * self._gap, BELIEVED_MOST_MS)
+        ):
             return Foreign(), None
         requests = int(min(self._requests))
         if requests == 0:

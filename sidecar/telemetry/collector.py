@@ -20,6 +20,8 @@ log = structlog.get_logger(__name__)
 
 GOLDEN: Final = 0.6180339887498949
 """Successive multiples of the golden ratio, modulo one, spread evenly whatever their number."""
+FIRST_LOOK_MS: Final = 1000
+"""Within how long each backend is looked at for the first time, however long the interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ class Collector:
             self._stop(backend_id)
             watch = Watch(config, where, self.fetcher, self._interval_ms, self._seen)
             self._started += 1
-            phase = (self._started * GOLDEN) % 1 * self._interval_ms
+            phase = (self._started * GOLDEN) % 1 * min(self._interval_ms, FIRST_LOOK_MS)
             self.watches[backend_id] = watch
             self._tasks[backend_id] = asyncio.create_task(self._run(watch, phase), name=f"watch {backend_id}")
 

@@ -33,6 +33,8 @@ SLOTS: Final = 16
 """Moments within an interval at which looks begin."""
 
 Where = Callable[[], Origin | None]
+"""How the backend is reached; None where its name does not resolve. Raises FetchError where it cannot be
+asked at all."""
 Seen = Callable[["Watch", Look, str], Awaitable[None] | None]
 
 
@@ -92,14 +94,14 @@ class Watch:
     async def look(self) -> tuple[Look, str]:
         """Look once: how it went, and the reason in words. Updates the record."""
         record = self.record
-        origin = self._where()
-        if origin is None:
-            look, text = Look.REFUSED, f"the name {self.config.host} does not resolve"
-        else:
-            try:
+        try:
+            origin = self._where()
+            if origin is None:
+                look, text = Look.REFUSED, f"the name {self.config.host} does not resolve"
+            else:
                 look, text = await (self._routine(origin) if self._settled else self._anew(origin))
-            except FetchError as error:
-                look, text = error.look, str(error)
+        except FetchError as error:
+            look, text = error.look, str(error)
         self._late = look is Look.LATE
         if look is Look.OK:
             record.failures, record.failure = 0, ""

@@ -70,6 +70,10 @@ class Admin(Section):
         Field(min_length=16, description="bearer token; without one the API answers on loopback only"),
     ] = None
     token_file: Annotated[str | None, Field(description="file that holds the token")] = None
+    files_dir: Annotated[
+        str,
+        Field(min_length=1, description="folder below which backends added by the admin API may name files"),
+    ] = "secrets"
 
     @model_validator(mode="after")
     def _guarded(self) -> Self:
@@ -149,7 +153,9 @@ class BackendConfig(Section):
     ] = "auto"
     metrics_url: Annotated[str | None, Field(description="null: url + /metrics")] = None
     dcgm_url: Annotated[str | None, Field(description="DCGM exporter of this server's GPUs")] = None
-    api_key_file: Annotated[str | None, Field(description="file with the key that this server wants")] = None
+    api_key_file: Annotated[
+        str | None, Field(max_length=1024, description="file with the key that this server wants")
+    ] = None
     host_header: Annotated[
         str | None, Field(max_length=260, description="Host for the server; null: the URL's")
     ] = None
@@ -282,7 +288,9 @@ class LimitConfig(Section):
 class TelemetryConfig(Section):
     """How the sidecar looks at the backends."""
 
-    interval: Annotated[Duration, Field(ge=50, le=60_000, description="between two looks at a backend")] = 500
+    interval: Annotated[
+        Duration, Field(ge=50, le=5_000, description="between two looks at a backend, at most 5s")
+    ] = 500
     timeout: Annotated[Duration, Field(ge=50, le=60_000, description="for one look")] = 2000
 
 

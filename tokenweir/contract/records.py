@@ -109,6 +109,14 @@ class Backend(Record):
             description="backends of one group accept the same API key and Host; a retry stays inside",
         ),
     ] = ""
+    wants_key: Annotated[
+        str,
+        Field(
+            max_length=1024,
+            description="name of the API key that it wants, as in the gateway's file of keys; without that "
+            "key it gets no request. Empty: none, the client's own Authorization goes through",
+        ),
+    ] = ""
     models: Annotated[dict[ModelName, ModelName], Field(description="public name -> the engine's name")]
     role: Role = Role.ACTIVE
     state: State

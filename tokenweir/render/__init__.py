@@ -1,4 +1,4 @@
-"""The gateway's files from `tokenweir.yaml`: nginx.conf, gateway.json, backend keys, CA bundle."""
+"""The gateway's files from `tokenweir.yaml`: nginx.conf, gateway.json, CA bundle."""
 
 from tokenweir.render.files import write
 from tokenweir.render.nginx import RenderError, render

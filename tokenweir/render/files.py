@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import shutil
 import ssl
 from pathlib import Path
 from typing import Any
 
-from tokenweir.config import Config
+from tokenweir import backend_keys
+from tokenweir.atomic_file import write_atomically
+from tokenweir.config import Config, ConfigError
 from tokenweir.render.nginx import RenderError, gateway_name, redis_host, render
 from tokenweir.render.paths import Paths
+from tokenweir.secret_file import read_secret
 
-KEYS = "backend_keys.json"
 SYSTEM_CA = (Path("/etc/ssl/certs/ca-certificates.crt"), Path("/etc/pki/tls/certs/ca-bundle.crt"))
-
-
-def _write(path: Path, text: str, mode: int = 0o644) -> None:
-    """Replace `path` at once: a reader sees the old text or the new one."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(handle, "w") as file:
-        os.fchmod(file.fileno(), mode)
-        file.write(text)
-    partial.replace(path)
 
 
 def _read(path: str, base: Path, key: str) -> str:
@@ -35,21 +26,13 @@ def _read(path: str, base: Path, key: str) -> str:
         raise RenderError(f"`{key}`: {base / path} cannot be read: {error.strerror}") from None
 
 
-def secret(path: str, base: Path, key: str) -> str:
-    """The one line of a file that holds a key or a password. Raises RenderError."""
-    text = _read(path, base, key).strip()
-    if not text or not text.isprintable():
-        raise RenderError(f"`{key}`: {base / path} must hold one line of printable characters")
-    return text
-
-
 def gateway_id(config: Config, paths: Paths) -> str:
     """The gateway's id: the configured one, else one made at the first start and kept in its folder."""
     if config.gateway_id:
         return config.gateway_id
     kept = paths.prefix / "gateway_id"
     if not kept.exists():
-        _write(kept, f"{gateway_name()}-{secrets.token_hex(4)}\n")
+        write_atomically(kept, f"{gateway_name()}-{secrets.token_hex(4)}\n", 0o644)
     return kept.read_text().strip()
 
 
@@ -78,12 +61,15 @@ def gateway_document(config: Config, paths: Paths, base: Path) -> dict[str, Any]
     """gateway.json: what the gateway must know before it has seen Redis. No secret stands in it."""
     redis = config.redis
     if redis.gateway_password_file:
-        secret(redis.gateway_password_file, base, "redis.gateway_password_file")
+        try:
+            read_secret(base / redis.gateway_password_file, "redis.gateway_password_file")
+        except ConfigError as error:
+            raise RenderError("; ".join(error.problems)) from None
     return {
         "gateway_id": gateway_id(config, paths),
         "state_dir": str(paths.prefix / "keep"),
         "body_dir": str(paths.prefix / "temp" / "body"),
-        "backend_keys_file": str(paths.prefix / KEYS),
+        "backend_keys_file": str(paths.backend_keys),
         "redis": {
             "host": redis_host(redis.host),
             "port": redis.port,
@@ -99,20 +85,11 @@ def gateway_document(config: Config, paths: Paths, base: Path) -> dict[str, Any]
     }
 
 
-def backend_keys(config: Config, base: Path) -> dict[str, str]:
-    """Backend id -> the API key that it wants."""
-    return {
-        backend.id: secret(backend.api_key_file, base, f"backends.{backend.id}.api_key_file")
-        for backend in config.backends
-        if backend.api_key_file
-    }
-
-
 def write(config: Config, paths: Paths, base: Path, *, modules: list[Path] | None = None) -> Path:
     """Write the gateway's folder and return the path of its nginx.conf.
 
-    `base` is the folder that relative paths of the configuration start from. The backends' keys go into a
-    file of mode 0600, read by the master only. `modules`: what nginx loads where it runs on another machine
+    `base` is the folder that relative paths of the configuration start from. The backends' keys are not
+    among the files: the sidecar writes them. `modules`: what nginx loads where it runs on another machine
     than this. Raises RenderError.
     """
     if config.listen.tls:
@@ -142,8 +119,14 @@ def write(config: Config, paths: Paths, base: Path, *, modules: list[Path] | Non
                 place.chmod(0o755)
     if paths.lua != paths.lua_source:
         shutil.copytree(paths.lua_source, paths.lua, dirs_exist_ok=True)
-    _write(paths.prefix / "ca.pem", ca_bundle(config, base))
-    _write(paths.prefix / "gateway.json", json.dumps(gateway_document(config, paths, base), indent=2) + "\n")
-    _write(paths.prefix / KEYS, json.dumps(backend_keys(config, base)) + "\n", 0o600)
-    _write(paths.conf, text)
+    try:
+        backend_keys.prepare_folder(paths.backend_keys, paths.user)
+    except KeyError:
+        raise RenderError(
+            f"nginx's workers are to run as {paths.user!r}, and there is no such user"
+        ) from None
+    write_atomically(paths.ca_bundle, ca_bundle(config, base), 0o644)
+    document = json.dumps(gateway_document(config, paths, base), indent=2) + "\n"
+    write_atomically(paths.prefix / "gateway.json", document, 0o644)
+    write_atomically(paths.conf, text, 0o644)
     return paths.conf

@@ -59,6 +59,16 @@ class Paths:
         return self.prefix / "nginx.conf"
 
     @property
+    def backend_keys(self) -> Path:
+        """The API keys of the backends, which the sidecar writes and the workers read."""
+        return self.prefix / "keys" / "backend-keys.json"
+
+    @property
+    def ca_bundle(self) -> Path:
+        """The authorities that nginx believes for its upstreams."""
+        return self.prefix / "ca.pem"
+
+    @property
     def pid(self) -> Path:
         """nginx's pid file."""
         return self.prefix / "nginx.pid"

@@ -18,8 +18,8 @@ local NUMBERS = {
   capacity = 0, context = 0, concurrency = 0, low = 0, high = 0, scrape_failures = 0, progress_age_ms = -1,
 }
 local STRINGS = {
-  id = "", host = "", sni = "", host_header = "", credential_group = "", role = "active", state = "down",
-  precision = "", engine = "",
+  id = "", host = "", sni = "", host_header = "", credential_group = "", wants_key = "", role = "active",
+  state = "down", precision = "", engine = "",
 }
 local COSTS = { "prefill", "base", "per_sequence", "per_kv_token" }
 

@@ -16,6 +16,7 @@ import redis
 
 from tests.integration.servers import ROOT, free_port, nginx_program, wait_until
 from tests.integration.upstream import Upstream
+from tokenweir import backend_keys
 from tokenweir.config.loading import parse
 from tokenweir.config.models import Config
 from tokenweir.contract.records import Backend, Completion, Cost, Settings, Snapshot, State, Stats
@@ -152,6 +153,11 @@ class Gateway:
         self.redis.set("tw:settings", document.dump())
         if wait:
             self.wait_for("settings", self.version)
+
+    def know_keys(self, keys: dict[str, str]) -> None:
+        """Writes the keys that backends want, as the sidecar would, and waits until every worker has them."""
+        backend_keys.write(self.paths.backend_keys, keys)
+        time.sleep(0.8)
 
     def learn(self, **models: Any) -> None:
         """Publishes running figures."""

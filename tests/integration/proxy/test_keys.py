@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from tests.integration.proxy.gateway import Gateway, backend, sha256
+from tests.integration.servers import wait_until
 from tests.integration.upstream import Answer, Upstream
 
 Start = Callable[..., Gateway]
@@ -67,16 +67,71 @@ def test_where_no_keys_are_asked_for_the_client_s_passes_on(gateway: Gateway, up
 
 
 def test_the_backend_s_own_key_stands_in_place_of_the_client_s(
-    start_gateway: Start, upstream: Upstream, tmp_path: Path
+    start_gateway: Start, upstream: Upstream
 ) -> None:
-    secret = tmp_path / "engine-key"
-    secret.write_text("sk-engine\n")
-    configured = {"id": "gpu-a", "url": "http://127.0.0.1:1", "api_key_file": str(secret)}
-    gateway = start_gateway([backend(upstream)], backends=[configured])
+    gateway = start_gateway([backend(upstream, wants_key="secrets/a")])
+    gateway.know_keys({"secrets/a": "sk-engine"})
     answer = gateway.post(headers=bearer("sk-mine"))
     assert upstream.received[0].headers["authorization"] == "Bearer sk-engine"
     assert b"sk-engine" not in answer.content + str(answer.headers).encode()
     assert "sk-engine" not in gateway.error_log() + json.dumps(gateway.access_log())
+
+
+def test_a_backend_whose_key_is_not_known_gets_nothing_least_of_all_the_client_s_key(
+    start_gateway: Start, start_upstream: Callable[..., Upstream]
+) -> None:
+    keyed, plain = start_upstream("gpu-a"), start_upstream("gpu-b")
+    gateway = start_gateway(
+        [backend(keyed, wants_key="secrets/a"), backend(plain)], policy="round_robin", workers=1
+    )
+    for _ in range(4):
+        assert gateway.post(headers=bearer("sk-mine")).headers["x-tokenweir-backend"] == "gpu-b"
+    assert not keyed.received
+    assert gateway.metric("tokenweir_backend_key_missing", backend="gpu-a") == 1
+    lease = json.loads(gateway.redis.get("tw:gateway:gw-test"))
+    assert "API key" in lease["ejected"]["gpu-a"]
+
+
+def test_where_no_backend_s_key_is_known_the_answer_is_503_and_the_gateway_is_not_ready(
+    start_gateway: Start, upstream: Upstream
+) -> None:
+    gateway = start_gateway([backend(upstream, wants_key="secrets/a")])
+    answer = gateway.post(headers=bearer("sk-mine"))
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "no_capacity")
+    assert gateway.get("/readyz").status_code == 503
+    assert not upstream.received
+
+
+def test_a_key_that_comes_or_changes_while_the_gateway_runs_is_used_without_a_reload(
+    start_gateway: Start, upstream: Upstream
+) -> None:
+    gateway = start_gateway([backend(upstream, wants_key="secrets/a")])
+    for secret in ("sk-first", "sk-second"):
+        gateway.know_keys({"secrets/a": secret})
+        for _ in range(4):
+            assert gateway.post().status_code == 200
+            assert upstream.received[-1].headers["authorization"] == f"Bearer {secret}"
+
+
+def test_a_damaged_file_of_keys_leaves_those_that_are_known(start_gateway: Start, upstream: Upstream) -> None:
+    gateway = start_gateway([backend(upstream, wants_key="secrets/a")])
+    gateway.know_keys({"secrets/a": "sk-engine"})
+    gateway.paths.backend_keys.write_text('{"secrets/a": "sk-eng')
+    wait_until(lambda: "the keys that are known stay" in gateway.error_log(), what="a line in the log")
+    assert gateway.post().status_code == 200
+    assert "sk-eng" not in gateway.error_log()
+
+
+def test_a_key_never_follows_a_backend_s_id_to_another_server(
+    start_gateway: Start, start_upstream: Callable[..., Upstream]
+) -> None:
+    before, after = start_upstream("gpu-a"), start_upstream("gpu-b")
+    gateway = start_gateway([backend(before, wants_key="secrets/a")])
+    gateway.know_keys({"secrets/a": "sk-a"})
+    assert gateway.post().status_code == 200
+    gateway.publish(backend(after, id="gpu-a", wants_key="secrets/b"))
+    assert gateway.post().status_code == 503
+    assert not after.received
 
 
 def test_requests_per_minute_are_limited_over_all_workers(start_gateway: Start, upstream: Upstream) -> None:

@@ -142,7 +142,7 @@ async def test_wrong_values_are_named_with_an_example_and_change_nothing(
         "POST", "/api/backends", {"url": "http://x:1", "wieght": 2}, 422
     )
     assert "No such file" in await refused(
-        "POST", "/api/backends", {"url": "http://x:1", "api_key_file": "nowhere.key"}, 422
+        "POST", "/api/backends", {"url": "http://x:1", "api_key_file": "secrets/nowhere"}, 422
     )
     assert "exists" in await refused("POST", "/api/backends", {"id": "a", "url": "http://x:1"}, 409)
     assert "already" in await refused("POST", "/api/backends", {"id": "b", "url": url}, 409)
@@ -168,6 +168,39 @@ async def test_a_change_that_the_disk_refuses_is_not_made(write_config, start_si
     assert answer.status_code == 507
     assert "No space left" in answer.json()["error"]["message"]
     assert await sidecar.state("a") != "draining"
+
+
+async def test_a_change_that_was_refused_never_takes_effect(write_config, start_sidecar, store, engines):
+    path = write_config("one", backends=[{"id": "a", "url": engines().url}])
+    (path.parent / "secrets").mkdir()
+    (path.parent / "elsewhere").write_text("not-for-you")
+    http = (await start_sidecar(path)).http
+    for body in (
+        {"id": "b", "url": engines().url, "api_key_file": "secrets/b"},
+        {"id": "b", "url": engines().url, "api_key_file": "elsewhere"},
+        {"id": "b", "url": engines().url, "api_key_file": "/etc/hostname"},
+    ):
+        assert (await http.post("/api/backends", json=body)).status_code == 422
+    (path.parent / "secrets/b").write_text("sk-b")
+    assert (await http.post("/api/backends/a/drain")).status_code == 200
+    assert (await http.post("/api/settings/reload")).status_code == 200
+    assert [row["id"] for row in (await http.get("/api/backends")).json()] == ["a"]
+
+
+async def test_a_key_file_that_goes_takes_its_backend_out_and_nothing_else(
+    write_config, start_sidecar, store, engines
+):
+    backends = [{"id": "a", "url": engines().url, "api_key_file": "a.key"}, {"id": "b", "url": engines().url}]
+    path = write_config("one", backends=backends)
+    sidecar = await start_sidecar(path)
+    await until(lambda: backend(store, "b").get("state") == "ready", what="b ready")
+    await until(lambda: backend(store, "a").get("state") == "down", what="a down")
+    assert "a.key: No such file" in " ".join(backend(store, "a")["reasons"])
+    assert (await sidecar.http.post("/api/backends/b/drain")).status_code == 200
+    (path.parent / "a.key").write_text("sk-a")
+    await until(lambda: backend(store, "a").get("state") == "ready", what="a ready")
+    (path.parent / "a.key").write_text("two lines\nof text")
+    await until(lambda: backend(store, "a").get("state") == "down", what="a down again")
 
 
 async def test_the_file_is_read_again_on_demand(write_config, start_sidecar, store, engines):

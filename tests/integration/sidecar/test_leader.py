@@ -123,3 +123,17 @@ async def test_a_fence_never_falls_even_below_one_from_the_future(
     await start_sidecar(write_config("one", backends=[engines().url]))
     await until(lambda: snapshot(store), what="a snapshot")
     assert snapshot(store)["fence"] == 9_000_000_000_001
+
+
+async def test_however_rarely_backends_are_looked_at_the_lead_is_kept_and_snapshots_come(
+    write_config, start_sidecar, store, engines
+):
+    rarely = {"interval": "5s", "timeout": "500ms"}
+    path = write_config("one", backends=[{"id": "a", "url": engines().url}], telemetry=rarely)
+    sidecar = await start_sidecar(path)
+    await until(lambda: backend(store, "a").get("state") == "ready", 3, "ready")
+    first = snapshot(store)
+    await asyncio.sleep(3)
+    assert snapshot(store)["fence"] == first["fence"]
+    assert sidecar.plane.leader.changes == 1
+    assert 4 <= snapshot(store)["sequence"] - first["sequence"] <= 7

@@ -9,6 +9,7 @@ import time
 from tests.integration.sidecar.conftest import backend, snapshot, until
 from tokenweir.contract import names
 from tokenweir.contract.records import BackendLoad, Lease, Settings, Snapshot, Stats
+from tokenweir.render import Paths
 
 
 def put_lease(store, **backends):
@@ -112,17 +113,19 @@ async def test_a_dead_gateways_load_is_gone_with_its_lease(write_config, start_s
 
 
 async def test_keys_of_backends_are_in_a_file_and_never_in_redis(
-    write_config, start_sidecar, store, engines, tmp_path
+    write_config, start_sidecar, store, engines, monkeypatch
 ):
+    monkeypatch.setattr("tokenweir.render.paths.reachable", lambda _: True)
     path = write_config("one", backends=[{"id": "a", "url": engines().url, "api_key_file": "a.key"}])
     (path.parent / "a.key").write_text("sesame-open")
     await start_sidecar(path)
     await until(lambda: store.get(names.STATS), what="stats")
-    keys = path.parent / "var" / "backend-keys.json"
-    assert json.loads(keys.read_text()) == {"a": "sesame-open"}
+    keys = Paths.under(path.parent / "var").backend_keys
+    assert json.loads(keys.read_text()) == {"a.key": "sesame-open"}
+    assert keys.stat().st_mode & 0o777 == 0o600
     everything = "".join(str(store.get(key)) for key in store.keys("tw:*") if store.type(key) == "string")
     assert "sesame" not in everything
-    assert backend(store, "a")["credential_group"] == "a"
+    assert (backend(store, "a")["credential_group"], backend(store, "a")["wants_key"]) == ("a", "a.key")
 
 
 async def test_a_host_name_is_published_as_its_address(write_config, start_sidecar, store, engines):

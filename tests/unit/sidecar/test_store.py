@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.store import FILE, Store, write_atomically
+from sidecar.store import FILE, Store
 from tokenweir.config.loading import parse
 from tokenweir.config.models import BackendConfig, Config
 from tokenweir.contract.records import Policy
@@ -26,8 +26,8 @@ def folder(tmp_path) -> Path:
     return tmp_path
 
 
-def store_in(folder, text=YAML) -> Store:
-    return Store(config(text), folder, folder / "var")
+def store_in(folder, text=YAML, edited_ms=0) -> Store:
+    return Store(config(text), folder, folder / "var", edited_ms)
 
 
 def ids(store):
@@ -155,6 +155,30 @@ def test_an_edit_of_the_file_undoes_the_change_at_the_other_sidecar_too(tmp_path
     assert (ids(one), ids(two)) == (["a", "b"], ["a", "b"])
 
 
+def test_a_backend_written_into_the_file_after_its_removal_was_told_is_not_removed(tmp_path):
+    one, _ = pair(tmp_path)
+    one.set_backend(backend("c"))
+    one.remove_backend("c")
+    removed = json.loads(one.dump())["entries"]["backend:c"]["time_ms"]
+    named = YAML.replace("}]", "}, {id: c, url: http://10.0.1.1:8000}]")
+    later = store_in(tmp_path / "two", named, edited_ms=removed + 1)
+    assert later.merge(one.dump()) == (True, True)
+    assert ids(later) == ["a", "b", "c"]
+    one.merge(later.dump())
+    assert one.dump() == later.dump()
+
+
+def test_a_removal_told_after_the_file_was_written_holds(tmp_path):
+    one, _ = pair(tmp_path)
+    one.remove_backend("b")
+    removed = json.loads(one.dump())["entries"]["backend:b"]["time_ms"]
+    other = YAML.replace("id: b,", "id: b, weight: 2,")
+    assert ids(store_in(tmp_path / "two", other, edited_ms=removed - 1)) == ["a", "b"]
+    later = store_in(tmp_path / "two", other, edited_ms=removed - 1)
+    later.merge(one.dump())
+    assert ids(later) == ["a"]
+
+
 def test_an_emptied_redis_lacks_everything(folder):
     store = store_in(folder)
     assert store.merge(None) == (False, False)
@@ -200,20 +224,32 @@ def test_a_change_that_cannot_be_kept_is_not_made(folder, monkeypatch):
     assert store.draining() == set()
 
 
+def test_an_edit_that_ends_a_change_and_cannot_be_kept_is_not_taken(folder, monkeypatch):
+    store = store_in(folder)
+    store.remove_backend("b")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("sidecar.store.write_atomically", full)
+    with pytest.raises(OSError, match="No space"):
+        store.rebase(config(YAML.replace("10.0.0.2:8000", "10.0.0.2:9000")))
+    assert ids(store) == ["a"]
+    assert store.base == config()
+
+
+def test_a_change_of_another_sidecar_holds_though_the_disk_is_full(tmp_path, monkeypatch):
+    one, two = pair(tmp_path)
+    one.set_draining("a", True)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("sidecar.store.write_atomically", full)
+    assert two.merge(one.dump()) == (True, False)
+    assert two.draining() == {"a"}
+
+
 def test_a_read_only_folder_leaves_the_changes_in_the_state_folder(folder, monkeypatch):
     monkeypatch.setattr("sidecar.store.os.access", lambda path, mode: Path(path).name == "var")
     assert store_in(folder).path == folder / "var" / FILE
-
-
-def test_an_atomic_write_that_fails_leaves_the_old_text_and_no_litter(folder, monkeypatch):
-    path = folder / "x"
-    write_atomically(path, "old", 0o600)
-
-    def broken(*_):
-        raise OSError(5, "I/O error")
-
-    monkeypatch.setattr("sidecar.store.os.fsync", broken)
-    with pytest.raises(OSError, match="I/O"):
-        write_atomically(path, "new", 0o600)
-    assert path.read_text() == "old"
-    assert [entry.name for entry in folder.iterdir()] == ["x"]

@@ -30,7 +30,6 @@ def fleet(gateways) -> Fleet:
     made.set_members(
         [BackendConfig(id="a", url="http://10.0.0.1:8000"), BackendConfig(id="b", url="http://b:1")],
         set(),
-        {},
     )
     made.members["a"].address = "10.0.0.1"
     return made
@@ -63,9 +62,7 @@ def test_a_backend_whose_name_does_not_resolve_is_left_out(fleet):
 
 def test_configured_models_win_over_listed_ones(gateways):
     fleet = Fleet(gateways)
-    fleet.set_members(
-        [BackendConfig(id="a", url="http://10.0.0.1:1", models={"public": "engine"})], set(), {}
-    )
+    fleet.set_members([BackendConfig(id="a", url="http://10.0.0.1:1", models={"public": "engine"})], set())
     serve(fleet)
     assert fleet.members["a"].models() == {"public": "engine"}
 
@@ -74,11 +71,11 @@ def test_a_drained_backend_is_draining_and_comes_back(fleet, gateways):
     serve(fleet)
     configs = [member.config for member in fleet.members.values()]
     gateways.update([lease(a=2)])
-    fleet.set_members(configs, {"a"}, {})
+    fleet.set_members(configs, {"a"})
     (backend,) = fleet.decide(1200)
     assert backend.state is State.DRAINING
     assert "2 requests still run" in backend.reasons[0]
-    fleet.set_members(configs, set(), {})
+    fleet.set_members(configs, set())
     assert fleet.decide(1200)[0].state is State.READY
 
 
@@ -86,7 +83,7 @@ def test_a_removed_backend_drains_and_goes_when_it_is_empty(fleet, gateways, mon
     monkeypatch.setattr(fleet_module, "LEAVING_LEAST_MS", 0)
     serve(fleet)
     gateways.update([lease(a=1)])
-    fleet.set_members([], set(), {})
+    fleet.set_members([], set())
     fleet.sweep()
     assert fleet.members["a"].state is State.DRAINING
     gateways.update([lease()])
@@ -97,21 +94,19 @@ def test_a_removed_backend_drains_and_goes_when_it_is_empty(fleet, gateways, mon
 def test_a_removed_backend_stays_a_moment_even_when_empty(fleet, gateways):
     serve(fleet)
     gateways.update([lease()])
-    fleet.set_members([], set(), {})
+    fleet.set_members([], set())
     assert fleet.sweep() == []
 
 
 def test_another_address_is_another_backend(fleet):
     serve(fleet)
-    fleet.set_members([BackendConfig(id="a", url="http://10.0.0.9:8000")], set(), {})
+    fleet.set_members([BackendConfig(id="a", url="http://10.0.0.9:8000")], set())
     assert fleet.members["a"].state is State.STARTING
 
 
 def test_a_changed_weight_keeps_it_in_rotation(fleet):
     serve(fleet)
-    fleet.set_members(
-        [BackendConfig(id="a", url="http://10.0.0.1:8000", weight=3, role="standby")], set(), {}
-    )
+    fleet.set_members([BackendConfig(id="a", url="http://10.0.0.1:8000", weight=3, role="standby")], set())
     (backend,) = [backend for backend in fleet.decide(1200) if backend.id == "a"]
     assert (backend.state, backend.weight, backend.role) == (State.READY, 3, Role.STANDBY)
 
@@ -154,7 +149,7 @@ def test_foreign_load_is_what_the_gateways_do_not_lease(fleet, gateways):
 def test_a_fleet_of_256_is_decided_in_a_small_part_of_a_tick(gateways):
     fleet = Fleet(gateways)
     fleet.set_members(
-        [BackendConfig(url=f"http://10.0.{n // 250}.{n % 250 + 1}:8000") for n in range(256)], set(), {}
+        [BackendConfig(url=f"http://10.0.{n // 250}.{n % 250 + 1}:8000") for n in range(256)], set()
     )
     for backend_id, member in fleet.members.items():
         member.address = member.config.host

@@ -89,3 +89,12 @@ def test_more_leased_than_running_is_no_negative_load(leased):
     for at in range(3):
         foreign.observe(reading(at, 2), leased, 0, None)
     assert foreign.now(3)[0].requests == 0
+
+
+@pytest.mark.parametrize(("interval", "until"), [(500, 3000), (5000, 10_000), (60_000, 10_000)])
+def test_the_load_is_believed_until_the_next_reading_is_long_due(interval, until):
+    foreign = ForeignLoad()
+    for number in range(3):
+        foreign.observe(reading(number * interval, 5), 2, 600, None)
+    assert foreign.now(2 * interval + until)[0].requests == 3
+    assert foreign.now(2 * interval + until + 1)[0].requests == 0

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tokenweir import backend_keys
 from tokenweir.config.loading import parse
 from tokenweir.config.models import Config
 from tokenweir.render import Paths, RenderError, write
@@ -19,28 +20,17 @@ def config(**members: Any) -> Config:
     return parse(json.dumps(members), "test", {})
 
 
-def test_the_backends_keys_are_for_the_master_s_eyes_only(tmp_path: Path) -> None:
+def test_the_backends_keys_are_left_to_the_sidecar_in_a_folder_that_is_closed(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("sk-engine\n")
     paths = Paths(prefix=tmp_path / "gateway", lua=tmp_path)
     write(
         config(backends=[{"url": "http://10.0.0.1:8000", "id": "a", "api_key_file": "key"}]), paths, tmp_path
     )
-    keys = paths.prefix / "backend_keys.json"
-    assert json.loads(keys.read_text()) == {"a": "sk-engine"}
-    assert stat.S_IMODE(keys.stat().st_mode) == 0o600
-    others = [path for path in paths.prefix.rglob("*") if path.is_file() and path != keys]
-    assert all("sk-engine" not in path.read_text() for path in others)
-
-
-def test_a_key_of_several_lines_is_refused_by_name(tmp_path: Path) -> None:
-    (tmp_path / "key").write_text("sk\r\nX-Admin: 1\n")
-    paths = Paths(prefix=tmp_path / "gateway", lua=tmp_path)
-    with pytest.raises(RenderError, match=r"backends\.a\.api_key_file"):
-        write(
-            config(backends=[{"url": "http://10.0.0.1:8000", "id": "a", "api_key_file": "key"}]),
-            paths,
-            tmp_path,
-        )
+    assert stat.S_IMODE(paths.backend_keys.parent.stat().st_mode) == 0o700
+    assert all("sk-engine" not in path.read_text() for path in paths.prefix.rglob("*") if path.is_file())
+    backend_keys.write(paths.backend_keys, {"key": "sk-engine"})
+    write(config(), paths, tmp_path)
+    assert "sk-engine" in paths.backend_keys.read_text()
 
 
 def test_a_missing_file_is_named_with_its_key(tmp_path: Path) -> None:
