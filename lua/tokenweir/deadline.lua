@@ -8,6 +8,7 @@
 local clock = require "tokenweir.core.clock"
 local posix = require "tokenweir.posix"
 
+local update_time = ngx.update_time
 local min = math.min
 local now_ms = clock.ms
 
@@ -86,8 +87,10 @@ function _M.enforce(now)
   end
 end
 
---- @return ms left, at least one
+--- @return ms left, at least one, as a time-out that begins now
 function _M.left(r)
+  -- nginx counts it from its own clock, which on a busy machine may be older than EARLY_MS.
+  update_time()
   local left = r.deadline - now_ms()
   return left > 1 and left or 1
 end

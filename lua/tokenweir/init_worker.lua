@@ -62,8 +62,11 @@ local function poll(premature)
   if premature then
     return poller.yield()
   end
+  if not poller.tick(now_ms()) then
+    return
+  end
   local now = now_ms()
-  if poller.tick(now) and is_due("watch", now, WATCH_MS) then
+  if is_due("watch", now, WATCH_MS) then
     passive_health.watch(state.current(now), now)
   end
 end

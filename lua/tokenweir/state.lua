@@ -14,7 +14,7 @@ local numbering = require "tokenweir.numbering"
 
 local version_of = documents.version
 local pairs = pairs
-local huge = math.huge
+local huge, max = math.huge, math.max
 
 local STALE_MS = contract.numbers.snapshot_stale_ms
 local REFRESH_MS = 20
@@ -160,7 +160,8 @@ function _M.current(now)
       return known
     end
   end
-  local age = from_disk and huge or now - first_seen
+  -- A caller's `now` may be from before it yielded, and the snapshot from after.
+  local age = from_disk and huge or max(0, now - first_seen)
   local stale = age > STALE_MS
   known.snapshot_age_ms, known.stale = age, stale
   if stale then
