@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tests.integration.servers import PATIENCE
+
 
 @dataclass
 class Answer:
@@ -33,6 +35,9 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
     events: list[bytes] | None = None
     """The pieces of a stream, as they go over the wire; instead of `tokens`."""
+    permits: threading.Semaphore | None = None
+    """A plain answer takes one before it begins, a stream before each event but the first: the test says
+    when."""
 
 
 @dataclass
@@ -54,6 +59,11 @@ class Received:
     def json(self) -> Any:
         """The body as JSON."""
         return json.loads(self.body)
+
+
+def held() -> threading.Semaphore:
+    """Permits for `Answer.permits`, none as yet."""
+    return threading.Semaphore(0)
 
 
 def event(text: str, **more: Any) -> bytes:
@@ -85,13 +95,19 @@ class Upstream:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._ready = threading.Event()
         self._thread.start()
-        assert self._ready.wait(5)
+        assert self._ready.wait(PATIENCE)
 
     def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_until_complete(self._listen())
+        loop = self._loop
+        asyncio.set_event_loop(loop)
+        loop.run_until_complete(self._listen())
         self._ready.set()
-        self._loop.run_forever()
+        loop.run_forever()
+        left = asyncio.all_tasks(loop)
+        for task in left:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        loop.close()
 
     async def _listen(self) -> None:
         self._server = await asyncio.start_server(
@@ -107,7 +123,7 @@ class Upstream:
             done.set()
 
         self._loop.call_soon_threadsafe(run)
-        assert done.wait(5)
+        assert done.wait(PATIENCE)
 
     def crash(self) -> None:
         """Stops listening and resets every connection, as a process that dies."""
@@ -123,13 +139,14 @@ class Upstream:
 
     def restart(self) -> None:
         """Listens again on the same port."""
-        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(5)
+        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(PATIENCE)
 
     def stop(self) -> None:
         """Ends the thread."""
         self.crash()
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(5)
+        self._thread.join(PATIENCE)
+        assert not self._thread.is_alive()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -153,7 +170,7 @@ class Upstream:
                     early = await _unwatch(watcher)
                 if not alive or received.headers.get("connection", "").lower() == "close":
                     break
-        except (ConnectionError, asyncio.IncompleteReadError):
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
         finally:
             self._writers.discard(writer)
@@ -168,6 +185,7 @@ class Upstream:
         streamed = received.method == "POST" and answer.status == 200 and _wants_stream(received)
         if not streamed or answer.body is not None:
             body = self._body(answer, received) if answer.body is None else answer.body
+            await _permit(answer)
             await _head(writer, answer, "application/json", f"Content-Length: {len(body)}")
             if answer.break_after is not None:
                 writer.write(body[: answer.break_after])
@@ -181,8 +199,9 @@ class Upstream:
         for k, piece in enumerate(self._pieces(answer)):
             if answer.break_after is not None and k >= answer.break_after:
                 return await _break(answer, writer)
-            if k and answer.gap:
+            if k:
                 await asyncio.sleep(answer.gap)
+                await _permit(answer)
             received.sent += piece
             writer.write(b"%x\r\n%s\r\n" % (len(piece), piece))
             await writer.drain()
@@ -218,6 +237,13 @@ class Upstream:
         if answer.usage:
             last["usage"] = {"prompt_tokens": 7, "completion_tokens": answer.tokens, "total_tokens": 0}
         return [*pieces, b"data: " + json.dumps(last).encode() + b"\n\n", b"data: [DONE]\n\n"]
+
+
+async def _permit(answer: Answer) -> None:
+    while True:
+        if answer.permits is None or answer.permits.acquire(blocking=False):
+            return
+        await asyncio.sleep(0.002)
 
 
 def _wants_stream(received: Received) -> bool:

@@ -2,26 +2,47 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import http.client
 import json
 import os
 import subprocess
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import httpx
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
-from tests.integration.servers import ROOT, free_port, nginx_program, wait_until
+from tests.integration.servers import PATIENCE, ROOT, applied_everywhere, nginx_program, wait_until
 from tests.integration.upstream import Upstream
+from tests.ports import free_port
 from tokenweir import backend_keys
 from tokenweir.config.loading import parse
 from tokenweir.config.models import Config
 from tokenweir.contract.records import Backend, Completion, Cost, Settings, Snapshot, State, Stats
 from tokenweir.render import Paths, write
 
+HERE = Path(__file__).resolve().parent
+HEARTBEAT_S = 0.5
+OBSERVED = {
+    "init_by_lua_block { ": "lua_shared_dict test_applied 1m;\n"
+    f'    init_by_lua_block {{ package.path = "{HERE.parent}/?.lua;" .. package.path; ',
+    '"gateway.json") }': '"gateway.json"); require("observe") }',
+    "init_worker_by_lua_block { ": 'init_worker_by_lua_block { require("observe").start(); ',
+    "location = /metrics {": 'location = /applied { content_by_lua_block { require("observe").serve() } }\n'
+    "        location = /metrics {",
+}
+"""What is put into nginx.conf so that the tests see which documents the workers have applied."""
+# One client for all: making one reads the system's certificates. Each request has a connection of its own, so
+# that any worker may answer.
+HTTP = httpx.Client(
+    timeout=PATIENCE, verify=False, trust_env=False, limits=httpx.Limits(max_keepalive_connections=0)
+)
 COST = Cost(prefill=0.05, base=10, per_sequence=0.1, per_kv_token=0.0001)
 
 
@@ -47,7 +68,11 @@ def sha256(key: str) -> str:
 
 
 class Gateway:
-    """nginx with the rendered configuration; the test is its sidecar."""
+    """nginx with the rendered configuration; the test is its sidecar.
+
+    As a sidecar does, it publishes the snapshot again and again, so that a test may take longer than a
+    snapshot is believed; `silence` ends that.
+    """
 
     def __init__(self, folder: Path, redis_port: int, workers: int = 2, **config: Any) -> None:
         self.folder = folder
@@ -69,6 +94,10 @@ class Gateway:
         self.redis = redis.Redis(port=redis_port, decode_responses=True)
         self.sequence = 0
         self.version = 0
+        self._published: tuple[list[Backend], dict[str, Any]] | None = None
+        self._publishing = threading.Lock()
+        self._silent = threading.Event()
+        self._heart = threading.Thread(target=self._beat, daemon=True)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -80,6 +109,7 @@ class Gateway:
     def start(self) -> Gateway:
         """Renders the files, starts nginx and waits for its workers."""
         write(self.config, self.paths, self.folder)
+        self._let_observe()
         self._process = subprocess.Popen(
             [*self._command(), "-g", "daemon off;"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
@@ -91,6 +121,13 @@ class Gateway:
 
         wait_until(ready, what="nginx")
         return self
+
+    def _let_observe(self) -> None:
+        text = self.paths.conf.read_text()
+        for before, after in OBSERVED.items():
+            assert text.count(before) == 1
+            text = text.replace(before, after)
+        self.paths.conf.write_text(text)
 
     def _command(self) -> list[str]:
         prefix = self.paths.prefix
@@ -106,7 +143,7 @@ class Gateway:
 
     def _alive(self) -> bool:
         try:
-            return httpx.get(f"{self.url}/healthz", verify=False).status_code == 200
+            return HTTP.get(f"{self.url}/healthz").status_code == 200
         except httpx.TransportError:
             return False
 
@@ -123,28 +160,47 @@ class Gateway:
 
     def stop(self) -> None:
         """Stops it at once."""
+        self.silence()
         if self._process is None:
             return
         self._process.terminate()
         try:
-            self._process.wait(10)
+            self._process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             self._process.kill()
         self._process = None
 
     def publish(self, *backends: Backend, wait: bool = True, **changes: Any) -> None:
         """Publishes a snapshot as the leader sidecar would, and waits until every worker has it."""
-        self.sequence += 1
-        snapshot = Snapshot(
-            fence=1,
-            sequence=self.sequence,
-            time_ms=int(time.time() * 1000),
-            backends=list(backends),
-            **changes,
-        )
-        self.redis.set("tw:snapshot", snapshot.dump())
+        with self._publishing:
+            self._published = list(backends), changes
+            self._put_snapshot(self.redis)
+            sequence = self.sequence
+        if not self._heart.is_alive() and not self._silent.is_set():
+            self._heart.start()
         if wait:
-            self.wait_for("snapshot", self.sequence)
+            self.wait_for("snapshot", sequence)
+
+    def _put_snapshot(self, client: redis.Redis) -> None:
+        assert self._published
+        backends, changes = self._published
+        self.sequence += 1
+        now = int(time.time() * 1000)
+        snapshot = Snapshot(fence=1, sequence=self.sequence, time_ms=now, backends=backends, **changes)
+        client.set("tw:snapshot", snapshot.dump())
+
+    def _beat(self) -> None:
+        port = self.config.redis.port
+        with redis.Redis(port=port, socket_timeout=1, retry=Retry(NoBackoff(), 0)) as client:
+            while not self._silent.wait(HEARTBEAT_S):
+                with self._publishing, contextlib.suppress(redis.RedisError):
+                    self._put_snapshot(client)
+
+    def silence(self) -> None:
+        """Publishes nothing by itself from now on."""
+        self._silent.set()
+        if self._heart.is_alive():
+            self._heart.join(PATIENCE)
 
     def configure(self, wait: bool = True, **settings: Any) -> None:
         """Publishes settings."""
@@ -166,14 +222,21 @@ class Gateway:
         self.wait_for("stats", self.version)
 
     def wait_for(self, document: str, number: int) -> None:
-        """Waits until the gateway has this version of a document, and a moment for its other workers."""
-        name = f'tokenweir_document_version{{document="{document}"}}'
-        wait_until(lambda: self.metrics().get(name) == number, what=f"{document} {number}")
-        time.sleep(0.15)
+        """Waits until the workers have applied this version of a document, or a later one."""
+
+        def everywhere() -> bool:
+            return applied_everywhere(
+                self._page("applied"), self.workers(), self.workers_wanted, document, number
+            )
+
+        wait_until(everywhere, what=f"{document} {number}")
+
+    def _page(self, name: str) -> str:
+        return HTTP.get(f"http://127.0.0.1:{self.metrics_port}/{name}").text
 
     def metrics(self) -> dict[str, float]:
         """Its metrics by series."""
-        text = httpx.get(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=10).text
+        text = self._page("metrics")
         pairs = (line.rsplit(" ", 1) for line in text.splitlines() if line and not line.startswith("#"))
         return {name: float(value) for name, value in pairs}
 
@@ -190,6 +253,10 @@ class Gateway:
         """Sequences in flight over all backends."""
         return self.metric("tokenweir_inflight")
 
+    def settle(self, seconds: float = 5) -> None:
+        """Waits until nothing is in flight: an answer is over a moment before its reservation is released."""
+        wait_until(lambda: self.inflight() == 0, seconds, "an empty ledger")
+
     def post(
         self,
         path: str = "/v1/chat/completions",
@@ -201,17 +268,13 @@ class Gateway:
         if body is None:
             body = {"model": "llama", "messages": [{"role": "user", "content": "hi"}], **members}
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        return httpx.post(
-            self.url + path,
-            content=content,
-            headers={"Content-Type": "application/json", **(headers or {})},
-            timeout=30,
-            verify=False,
+        return HTTP.post(
+            self.url + path, content=content, headers={"Content-Type": "application/json", **(headers or {})}
         )
 
     def get(self, path: str, headers: dict[str, str] | None = None) -> httpx.Response:
         """A GET on a connection of its own."""
-        return httpx.get(self.url + path, headers=headers, timeout=30, verify=False)
+        return HTTP.get(self.url + path, headers=headers)
 
     def open(self, headers: dict[str, str] | None = None, **members: Any) -> http.client.HTTPConnection:
         """Sends a chat request and returns without waiting for the answer."""

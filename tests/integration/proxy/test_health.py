@@ -19,11 +19,11 @@ Pair = tuple[Gateway, Upstream, Upstream]
 
 @pytest.fixture
 def quick(start_gateway: Start, start_upstream: Callable[..., Upstream]) -> Pair:
-    """A pair that is ejected for 300 ms at first."""
+    """A pair that is ejected for two seconds at first."""
     first, second = start_upstream("gpu-a"), start_upstream("gpu-b")
     gateway = start_gateway(
         [backend(first), backend(second)],
-        {"health": {"eject_ms": 300, "probe_ms": 500, "failures": 3}},
+        {"health": {"eject_ms": 2000, "probe_ms": 500, "failures": 3}},
         policy="round_robin",
     )
     return gateway, first, second
@@ -34,18 +34,25 @@ def quick(start_gateway: Start, start_upstream: Callable[..., Upstream]) -> Pair
 )
 def test_a_backend_that_fails_in_a_row_leaves_and_comes_back(quick: Pair, answer: Answer) -> None:
     gateway, first, _ = quick
+
+    def out() -> bool:
+        return gateway.metric("tokenweir_backend_ejected", backend="gpu-a") == 1
+
     first.answer = answer
-    for _ in range(8):
+    while not out():
         gateway.post()
-    assert gateway.metric("tokenweir_backend_ejected", backend="gpu-a") == 1
     seen = len(first.received)
+    assert seen >= 3
     assert gateway.post().headers["x-tokenweir-backend"] == "gpu-b"
     assert len(first.received) == seen
     first.answer = Answer()
-    time.sleep(0.35)
-    for _ in range(4):
+
+    def back() -> bool:
         assert gateway.post().status_code == 200
-    assert gateway.metric("tokenweir_backend_ejected", backend="gpu-a") == 0
+        return not out()
+
+    wait_until(back, what="its return")
+    assert first.received[seen:]
 
 
 @pytest.mark.parametrize("status", [400, 404, 422, 429])
@@ -93,8 +100,8 @@ def test_a_frozen_engine_with_a_flowing_stream_is_ejected(
         )
         return gateway.metric("tokenweir_backend_ejected", backend="gpu-a") == 1
 
-    wait_until(ejected, seconds=8, what="the ejection")
-    assert time.monotonic() - begin < 5
+    wait_until(ejected, what="the ejection")
+    assert 1.8 < time.monotonic() - begin < 10
     assert gateway.metric("tokenweir_backend_ejected", backend="gpu-b") == 0
     assert all(gateway.post().headers["x-tokenweir-backend"] == "gpu-b" for _ in range(3))
     for connection in held:

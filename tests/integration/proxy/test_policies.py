@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from tests.integration.proxy.gateway import Gateway, backend
 from tests.integration.servers import wait_until
-from tests.integration.upstream import Answer, Upstream
+from tests.integration.upstream import Answer, Upstream, held
 
 Start = Callable[..., Gateway]
 
@@ -46,13 +46,17 @@ def test_a_stale_snapshot_still_spreads_requests(
     start_gateway: Start, start_upstream: Callable[..., Upstream]
 ) -> None:
     first, second = start_upstream("gpu-a"), start_upstream("gpu-b")
-    first.answer = second.answer = Answer(delay=0.5)
+    permits = held()
+    first.answer = second.answer = Answer(permits=permits)
     gateway = start_gateway(
         [backend(first, low=1, high=1, memory=0.99), backend(second, low=90, high=90, memory=0.1)],
         policy="hybrid",
     )
+    gateway.silence()
     wait_until(lambda: gateway.metric("tokenweir_snapshot_stale") == 1, what="a stale snapshot")
     connections = [gateway.open() for _ in range(8)]
+    wait_until(lambda: len(first.received) + len(second.received) == 8, what="all requests")
+    permits.release(8)
     assert all(connection.getresponse().status == 200 for connection in connections)
     assert len(first.received) == len(second.received) == 4
 
@@ -70,10 +74,12 @@ def test_a_backend_that_drains_gets_nothing_new_and_finishes_what_it_has(
 ) -> None:
     first, second = start_upstream("gpu-a"), start_upstream("gpu-b")
     gateway = start_gateway([backend(first)])
-    first.answer = Answer(tokens=8, gap=0.1)
+    permits = held()
+    first.answer = Answer(tokens=8, permits=permits)
     connection = gateway.open(stream=True)
     wait_until(lambda: first.received, what="the stream")
     gateway.publish(backend(first, state="draining"), backend(second))
     assert all(gateway.post().headers["x-tokenweir-backend"] == "gpu-b" for _ in range(4))
+    permits.release(100)
     assert connection.getresponse().read() == first.received[0].sent
     assert b"[DONE]" in first.received[0].sent

@@ -21,7 +21,7 @@ def test_every_answer_says_where_it_went_and_why(gateway: Gateway) -> None:
     headers = gateway.post(max_tokens=16).headers
     assert headers["x-tokenweir-backend"] == "gpu-a"
     assert 1 <= int(headers["x-tokenweir-predicted-tokens"]) <= 16
-    assert int(headers["x-tokenweir-wait-ms"]) < 100
+    assert int(headers["x-tokenweir-wait-ms"]) < 1000
 
 
 def test_each_header_can_be_turned_off(start_gateway: Start, upstream: Upstream) -> None:
@@ -63,7 +63,7 @@ def test_the_access_log_tells_the_request_s_story(gateway: Gateway, upstream: Up
     assert (line["status"], line["output"], line["prompt"], line["tries"]) == (200, 5, 7, 1)
     assert 1 <= line["predicted"] <= 9
     assert 0 <= line["ttft_ms"] < 1000 * line["total_s"]
-    assert line["wait_ms"] < 100
+    assert line["wait_ms"] < 1000
 
 
 def test_the_access_log_holds_no_prompt_no_key_and_no_query(gateway: Gateway) -> None:

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from tests.integration.proxy.gateway import Gateway, backend
 from tests.integration.servers import wait_until
-from tests.integration.upstream import Answer, Upstream
+from tests.integration.upstream import Answer, Upstream, held
 from tokenweir.render import Paths
 
 Start = Callable[..., Gateway]
 
 
+def listens(gateway: Gateway) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", gateway.port)):
+        return True
+    return False
+
+
 def test_a_stream_outlives_a_reload_and_is_counted_until_its_end(
     gateway: Gateway, upstream: Upstream
 ) -> None:
-    upstream.answer = Answer(tokens=10, gap=0.15)
+    permits = held()
+    upstream.answer = Answer(tokens=10, permits=permits)
     connection = gateway.open(stream=True)
     wait_until(lambda: gateway.inflight() == 1, what="the stream")
     before = set(gateway.workers())
@@ -28,18 +37,24 @@ def test_a_stream_outlives_a_reload_and_is_counted_until_its_end(
     wait_until(lambda: set(gateway.workers()) - before, what="new workers")
     upstream.answer = Answer()
     assert gateway.post().status_code == 200
-    assert gateway.inflight() == 1
+    wait_until(lambda: gateway.inflight() == 1, what="the stream alone")
+    permits.release(100)
     assert connection.getresponse().read() == upstream.received[0].sent
-    wait_until(lambda: gateway.inflight() == 0, what="an empty ledger")
+    connection.close()
+    gateway.settle()
     assert len(gateway.completions(2)) == 2
 
 
 def test_a_quit_waits_for_streams_and_loses_no_record(gateway: Gateway, upstream: Upstream) -> None:
-    upstream.answer = Answer(tokens=6, gap=0.1)
+    permits = held()
+    upstream.answer = Answer(tokens=6, permits=permits)
     connection = gateway.open(stream=True)
     wait_until(lambda: upstream.received, what="the stream")
     gateway.signal(signal.SIGQUIT)
+    wait_until(lambda: not listens(gateway), what="the quit")
+    permits.release(100)
     assert b"[DONE]" in connection.getresponse().read()
+    connection.close()
     assert gateway.completions()[0]["outcome"] == "ok"
 
 
@@ -51,7 +66,7 @@ def test_a_drain_ends_at_its_limit(start_gateway: Start, upstream: Upstream) -> 
     begin = time.monotonic()
     gateway.signal(signal.SIGHUP)
     wait_until(lambda: upstream.received[0].closed_at, what="the end")
-    assert 0.8 < time.monotonic() - begin < 4
+    assert 0.8 < time.monotonic() - begin < 10
     connection.close()
 
 
@@ -62,7 +77,7 @@ def test_a_killed_worker_s_requests_leave_the_ledger(gateway: Gateway, upstream:
     for pid in gateway.workers():
         os.kill(pid, signal.SIGKILL)
     wait_until(lambda: len(gateway.workers()) == 2, what="new workers")
-    wait_until(lambda: gateway.inflight() == 0, what="an empty ledger")
+    gateway.settle()
     for connection in connections:
         connection.close()
 

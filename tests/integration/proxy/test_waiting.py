@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import time
@@ -12,8 +13,8 @@ import httpx
 import pytest
 
 from tests.integration.proxy.gateway import Gateway, backend
-from tests.integration.servers import wait_until
-from tests.integration.upstream import Answer, Received, Upstream
+from tests.integration.servers import PATIENCE, wait_until
+from tests.integration.upstream import Answer, Received, Upstream, held
 
 Start = Callable[..., Gateway]
 
@@ -41,12 +42,11 @@ def test_requests_wait_for_room_and_are_served_one_at_a_time(narrow: Gateway, up
         answers = list(pool.map(lambda _: narrow.post(), range(6)))
         elapsed = time.monotonic() - begin
     assert all(answer.status_code == 200 for answer in answers)
-    assert 0.6 <= elapsed < 1.5
+    assert 0.6 <= elapsed < 10
     waits = sorted(int(answer.headers["x-tokenweir-wait-ms"]) for answer in answers)
-    assert waits[0] < 50
-    assert waits[-1] >= 450
+    assert all(after - before >= 90 for before, after in itertools.pairwise(waits))
     assert running == [1] * 6
-    assert narrow.inflight() == 0
+    narrow.settle()
     assert depth(narrow) == 0
 
 
@@ -65,11 +65,13 @@ def test_each_of_those_that_wait_keeps_its_own_body(start_gateway: Start, upstre
 
 
 def test_who_comes_first_is_served_first_over_all_workers(narrow: Gateway, upstream: Upstream) -> None:
-    upstream.answer = Answer(delay=0.06)
+    permits = held()
+    upstream.answer = Answer(permits=permits)
     connections = []
     for k in range(8):
         connections.append(narrow.open(user=str(k)))
-        time.sleep(0.01)
+        wait_until(lambda n=k: narrow.inflight() == 1 and depth(narrow) == n, what=f"{k} waiters")
+    permits.release(8)
     for connection in connections:
         assert connection.getresponse().read()
     assert [received.json["user"] for received in upstream.received] == [str(k) for k in range(8)]
@@ -89,52 +91,63 @@ def test_who_waits_until_its_deadline_is_told_so(start_gateway: Start, upstream:
 def test_a_full_line_is_429_with_retry_after(start_gateway: Start, upstream: Upstream) -> None:
     gateway = start_gateway()
     gateway.publish(backend(upstream, concurrency=1), queue={"max_waiting": 1})
-    upstream.answer = Answer(delay=0.6)
-    held = [gateway.open(), gateway.open()]
+    permits = held()
+    upstream.answer = Answer(permits=permits)
+    connections = [gateway.open(), gateway.open()]
     wait_until(lambda: depth(gateway) == 1, what="a waiter")
     answer = gateway.post()
     assert answer.status_code == 429
     assert answer.json()["error"]["code"] == "overloaded"
     assert 1 <= int(answer.headers["retry-after"]) <= 60
-    assert all(connection.getresponse().status == 200 for connection in held)
+    permits.release(2)
+    assert all(connection.getresponse().status == 200 for connection in connections)
 
 
 def test_a_wait_over_its_limit_is_429(start_gateway: Start, upstream: Upstream) -> None:
     gateway = start_gateway()
     gateway.publish(backend(upstream, concurrency=1), queue={"max_wait_ms": 200})
-    upstream.answer = Answer(delay=1)
-    held = gateway.open()
+    permits = held()
+    upstream.answer = Answer(permits=permits)
+    first = gateway.open()
     wait_until(lambda: gateway.inflight() == 1, what="the first request")
     begin = time.monotonic()
     assert gateway.post().status_code == 429
-    assert 0.15 < time.monotonic() - begin < 0.8
-    assert held.getresponse().status == 200
+    assert 0.15 < time.monotonic() - begin < 10
+    permits.release()
+    assert first.getresponse().status == 200
     assert depth(gateway) == 0
 
 
 def test_a_client_that_leaves_while_it_waits_gives_up_its_place(narrow: Gateway, upstream: Upstream) -> None:
-    upstream.answer = Answer(delay=0.4)
-    held = narrow.open()
+    permits = held()
+    upstream.answer = Answer(permits=permits)
+    first = narrow.open()
     wait_until(lambda: narrow.inflight() == 1, what="the first request")
     impatient, patient = narrow.open(user="impatient"), None
     wait_until(lambda: depth(narrow) == 1, what="a waiter")
     impatient.close()
-    wait_until(lambda: depth(narrow) == 0, seconds=1, what="the empty line")
+    wait_until(lambda: depth(narrow) == 0, seconds=5, what="the empty line")
     patient = narrow.open(user="patient")
-    assert held.getresponse().status == 200
+    wait_until(lambda: depth(narrow) == 1, what="another waiter")
+    permits.release(2)
+    assert first.getresponse().status == 200
     assert patient.getresponse().status == 200
     assert [received.json.get("user") for received in upstream.received] == [None, "patient"]
     assert narrow.access_log(3)[0]["status"] == 499
 
 
 def test_waiters_of_a_draining_worker_are_served(narrow: Gateway, upstream: Upstream) -> None:
-    upstream.answer = Answer(delay=0.3)
+    permits = held()
+    upstream.answer = Answer(permits=permits)
     connections = [narrow.open() for _ in range(5)]
     wait_until(lambda: depth(narrow) == 4, what="four waiters")
+    before = set(narrow.workers())
     narrow.signal(signal.SIGHUP)
+    wait_until(lambda: set(narrow.workers()) - before, what="new workers")
+    permits.release(5)
     for connection in connections:
         assert connection.getresponse().status == 200
-    wait_until(lambda: narrow.inflight() == 0, what="an empty ledger")
+    narrow.settle()
 
 
 def test_a_new_backend_serves_those_who_wait(
@@ -142,7 +155,8 @@ def test_a_new_backend_serves_those_who_wait(
 ) -> None:
     with ThreadPoolExecutor(2) as pool:
         hanging = start_upstream("gpu-b")
-        hanging.answer = Answer(delay=2)
+        permits = held()
+        hanging.answer = Answer(permits=permits)
         narrow.publish(backend(hanging, concurrency=1))
         first = pool.submit(narrow.post)
         wait_until(lambda: narrow.inflight() == 1, what="the first request")
@@ -150,13 +164,15 @@ def test_a_new_backend_serves_those_who_wait(
         wait_until(lambda: depth(narrow) == 1, what="a waiter")
         fresh = start_upstream("gpu-c")
         narrow.publish(backend(hanging, concurrency=1), backend(fresh, concurrency=1))
-        assert second.result(1).json()["server"] == "gpu-c"
-        assert first.result(5).status_code == 200
+        assert second.result(5).json()["server"] == "gpu-c"
+        assert not first.done()
+        permits.release()
+        assert first.result(PATIENCE).status_code == 200
 
 
 def test_a_dead_worker_s_place_is_free_again(narrow: Gateway, upstream: Upstream) -> None:
-    upstream.answer = Answer(delay=30)
-    held = narrow.open()
+    upstream.answer = Answer(permits=held())
+    first = narrow.open()
     wait_until(lambda: narrow.inflight() == 1, what="the first request")
     for pid in narrow.workers():
         os.kill(pid, signal.SIGKILL)
@@ -170,5 +186,5 @@ def test_a_dead_worker_s_place_is_free_again(narrow: Gateway, upstream: Upstream
             return False
 
     wait_until(served, what="a served request")
-    assert narrow.inflight() == 0
-    held.close()
+    narrow.settle()
+    first.close()

@@ -1,0 +1,23 @@
+-- Tells the tests which documents each worker has applied.
+local state = require "tokenweir.state"
+
+local dict = ngx.shared.test_applied
+
+local _M = {}
+
+--- In init_worker_by_lua, before Tokenweir's own start.
+function _M.start()
+  state.on_change(function(name, known)
+    dict:set(ngx.worker.pid() .. " " .. name, name == "snapshot" and known.sequence or known[name].version)
+  end)
+end
+
+--- Lines of worker, document, number.
+function _M.serve()
+  local keys = dict:get_keys(0)
+  for k = 1, #keys do
+    ngx.say(keys[k], " ", dict:get(keys[k]))
+  end
+end
+
+return _M
