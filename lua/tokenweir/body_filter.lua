@@ -16,6 +16,9 @@ local byte = passive_health.byte
 local first_token, progress = ledger.first_token, ledger.progress
 local feed_sse, feed_usage = sse.feed, usage.feed
 
+--- nginx leaves a timer as it is where it would move by less than this: NGX_TIMER_LAZY_DELAY.
+local LAZY_MS = 300
+
 local _M = {}
 
 local function count(r, chunk, now)
@@ -57,7 +60,7 @@ end
 
 -- ms of silence after which nginx's read time-out, and nothing else, ends an answer.
 local function idle_of(now)
-  return state.current(now).settings.limits.idle_ms - deadline.EARLY_MS
+  return state.current(now).settings.limits.idle_ms - deadline.EARLY_MS - LAZY_MS
 end
 
 -- An empty chunk that is not the last: nginx flushes the head, or gives up on a backend in the middle of its answer.

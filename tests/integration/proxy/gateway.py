@@ -249,6 +249,11 @@ class Gateway:
             if series.partition("{")[0] == name and all(part in series for part in wanted)
         )
 
+    def expect(self, wanted: float, name: str, **labels: str) -> None:
+        """Waits until a counter shows exactly this: the workers add up what they counted every second."""
+        wait_until(lambda: self.metric(name, **labels) >= wanted, what=f"{name} at {wanted}")
+        assert self.metric(name, **labels) == wanted
+
     def inflight(self) -> float:
         """Sequences in flight over all backends."""
         return self.metric("tokenweir_inflight")

@@ -79,7 +79,7 @@ def test_clients_that_leave_while_their_body_is_changed_leave_no_file(
     temp = gateway.folder / "temp"
     wait_until(lambda: not any(path.is_file() for path in temp.rglob("*")), what="an empty folder")
     assert gateway.post(body=body).status_code == 200
-    assert gateway.inflight() == 0
+    gateway.settle()
 
 
 def test_bodies_that_a_killed_gateway_left_are_removed_at_the_next_start(

@@ -39,7 +39,7 @@ def test_a_shadow_policy_is_recorded_and_serves_nobody(
     assert {record["shadow"] for record in records} == {"gpu-b"}
     assert Counter(record["backend"] for record in records) == {"gpu-a": 2, "gpu-b": 2}
     assert {record["policy"] for record in records} == {"round_robin"}
-    assert gateway.metric("tokenweir_shadow_total") == 4
+    gateway.expect(4, "tokenweir_shadow_total")
 
 
 def test_a_stale_snapshot_still_spreads_requests(

@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.proxy.gateway import Gateway, backend
 from tests.integration.servers import wait_until
-from tests.integration.upstream import Answer, Upstream
+from tests.integration.upstream import Answer, Upstream, held
 
 Start = Callable[..., Gateway]
 Pair = tuple[Gateway, Upstream, Upstream]
@@ -49,7 +49,7 @@ def test_a_prompt_that_met_two_crashes_is_refused_though_nobody_else_asks(
     assert refused.json()["error"]["code"] == "prompt_quarantined"
     assert gateway.post().status_code == 200
     assert gateway.post(body={**POISON, "model": "qwen"}).status_code == 200, "another model may cope with it"
-    wait_until(lambda: gateway.metric("tokenweir_quarantined_total") == 1, what="the count")
+    gateway.expect(1, "tokenweir_quarantined_total")
 
 
 def test_a_prompt_in_a_file_is_remembered_too(gateway: Gateway, upstream: Upstream) -> None:
@@ -98,7 +98,7 @@ def test_requests_that_meet_a_closed_port_tell_of_the_crash_too(
 
     def crash(upstream: Upstream, other: Upstream) -> None:
         gateway.publish(backend(upstream), backend(other, state="down"))
-        upstream.answer = Answer(delay=1)
+        upstream.answer = Answer(permits=held())
         connection = gateway.open(messages=POISON["messages"])
         wait_until(lambda: upstream.received, what="the request")
         upstream.crash()
@@ -114,7 +114,7 @@ def test_requests_that_meet_a_closed_port_tell_of_the_crash_too(
     assert refused.status_code == 422
     assert refused.json()["error"]["code"] == "prompt_quarantined"
     assert gateway.post().status_code == 200
-    wait_until(lambda: gateway.metric("tokenweir_quarantined_total") == 1, what="the count")
+    gateway.expect(1, "tokenweir_quarantined_total")
 
 
 def test_a_stream_that_is_merely_cut_twice_is_not_quarantined(pair: Pair) -> None:

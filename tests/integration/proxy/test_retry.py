@@ -20,7 +20,7 @@ def test_a_refused_request_goes_to_another_backend(pair: Pair, status: int) -> N
     assert [answer.status_code for answer in answers] == [200, 200]
     assert all(answer.headers["x-tokenweir-backend"] == answer.json()["server"] for answer in answers)
     assert len(first.received) + len(second.received) == 3
-    assert gateway.metric("tokenweir_retries_total", why=str(status)) == 1
+    gateway.expect(1, "tokenweir_retries_total", why=str(status))
     gateway.settle()
 
 
