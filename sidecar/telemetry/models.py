@@ -65,7 +65,10 @@ def with_information(reading: ModelsReading, kind: str, body: bytes) -> ModelsRe
         slots = _positive(page.get("total_slots")) or slots
         settings = page.get("default_generation_settings")
         size = _positive(settings.get("n_ctx")) if isinstance(settings, dict) else None
-        context, capacity = context or size, capacity or size
+        # `n_ctx` is what one slot has. With --kv-unified all slots share one memory of that size, which no
+        # page tells.
+        context = context or size
+        capacity = context * (slots or 1) if context else None
     elif kind == "sglang":
         capacity = _positive(page.get("max_total_num_tokens")) or capacity
         context = _positive(page.get("context_length")) or context

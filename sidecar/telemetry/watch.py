@@ -196,10 +196,20 @@ class Watch:
         try:
             answer = await self._get(origin, path)
             if answer.status == 200:
-                return models.with_information(reading, kind, answer.body)
+                reading = models.with_information(reading, kind, answer.body)
+                self._note_slots(reading, kind)
+                return reading
         except (FetchError, ValueError) as error:
             self.record.notes["information"] = f"{path}: {error}"
         return reading
+
+    def _note_slots(self, reading: ModelsReading, kind: str) -> None:
+        self.record.notes.pop("capacity", None)
+        if kind == "llamacpp" and reading.context and (reading.slots or 1) > 1:
+            self.record.notes["capacity"] = (
+                f"{reading.slots} slots of {reading.context} tokens each; an engine with --kv-unified has "
+                "that once for all of them, and does not tell: set `kv_capacity` there"
+            )
 
     async def _metrics(self, origin: Origin) -> tuple[Look, str]:
         record = self.record

@@ -30,6 +30,12 @@ def direct(engine: LlamaEngine) -> openai.OpenAI:
     return openai.OpenAI(base_url=engine.url + "/v1", api_key="unused", max_retries=0, timeout=60)
 
 
+def test_the_memory_of_an_engine_is_that_of_all_its_slots(tokenweir: Tokenweir) -> None:
+    for backend in httpx.get(f"{tokenweir.admin_url}/api/backends").json():
+        decision = backend["decision"]
+        assert (decision["context"], decision["concurrency"], decision["capacity"]) == (1024, 4, 4096)
+
+
 def test_a_chat_is_answered_as_the_engine_answers_it(
     engines: list[LlamaEngine], tokenweir: Tokenweir
 ) -> None:

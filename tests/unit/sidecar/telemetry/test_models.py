@@ -40,7 +40,13 @@ def test_llamacpp_tells_its_slots_on_another_page():
         "llamacpp",
         json.dumps({"total_slots": 4, "default_generation_settings": {"n_ctx": 1024}}).encode(),
     )
-    assert (reading.slots, reading.capacity, reading.context) == (4, 1024, 1024)
+    assert (reading.slots, reading.capacity, reading.context) == (4, 4096, 1024)
+
+
+def test_the_context_of_one_slot_of_llamacpp_is_not_taken_for_all_its_memory():
+    listed = models.read(listing({"id": "m", "owned_by": "llamacpp", "meta": {"n_ctx": 1024}}), 0)
+    reading = models.with_information(listed, "llamacpp", b'{"total_slots": 4}')
+    assert (reading.context, reading.capacity) == (1024, 4096)
 
 
 def test_sglang_and_tgi_tell_their_limits_on_another_page():
