@@ -4,10 +4,12 @@ changes of the admin API, its own heartbeat."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 import redis.asyncio as aioredis
 import structlog
+from redis.exceptions import ResponseError
 
 from sidecar.clock import monotonic_ms, wall_ms
 from sidecar.control.gateways import MOST_GATEWAYS, Gateways
@@ -21,8 +23,15 @@ HEARTBEAT_MS: Final = 1000
 HEARTBEAT_LIFE_MS: Final = 3000
 LEASE_WINDOW_MS: Final = 60_000
 """How far the wall clocks of gateways and sidecars may differ; the leases expire by Redis' own clock."""
-FORGET_GATEWAYS_MS: Final = 24 * 3_600_000
-SWEEP_MS: Final = 600_000
+MEASURE_MS: Final = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes that Redis uses, and may use (0: no limit)."""
+
+    used: int
+    limit: int
 
 
 class Exchange:
@@ -43,7 +52,12 @@ class Exchange:
         self._changed = changed
         self._seen: bytes | None = None
         self._due = True
-        self._heartbeat_at = self._swept_at = float("-inf")
+        self._heartbeat_at = self._measured_at = float("-inf")
+        self._refused = False
+        self.memory: Memory | None = None
+        """As Redis last told; None where this user may not ask."""
+        self.waiting_batches = 0
+        """Batches of completion records in the stream."""
 
     def tell(self) -> None:
         """The store was changed here: the others are to know."""
@@ -57,9 +71,22 @@ class Exchange:
         if now - self._heartbeat_at >= HEARTBEAT_MS:
             self._heartbeat_at = now
             await self._client.set(names.SIDECARS + self._leader.id, str(wall_ms()), px=HEARTBEAT_LIFE_MS)
-        if now - self._swept_at >= SWEEP_MS and self._leader.leading:
-            self._swept_at = now
-            await self._client.zremrangebyscore(names.GATEWAYS, 0, wall_ms() - FORGET_GATEWAYS_MS)
+        if now - self._measured_at >= MEASURE_MS:
+            self._measured_at = now
+            await self._measure()
+
+    async def _measure(self) -> None:
+        """How full Redis is: decisions and leases have no room in a full one."""
+        try:
+            memory = await self._client.info("memory")
+            self.waiting_batches = await self._client.xlen(names.COMPLETIONS)
+        except ResponseError as error:
+            self.memory = None
+            if not self._refused:
+                log.warning("redis_memory_not_told", reason=str(error))
+            self._refused = True
+            return
+        self.memory = Memory(int(memory.get("used_memory", 0)), int(memory.get("maxmemory", 0)))
 
     async def _read_leases(self) -> None:
         ids = await self._client.zrangebyscore(

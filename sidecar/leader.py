@@ -66,6 +66,7 @@ redis.call('SET', KEYS[3], ARGV[3])
 local acked = 0
 for i = 5, #ARGV do
   acked = acked + redis.call('XACK', KEYS[4], ARGV[4], ARGV[i])
+  redis.call('XDEL', KEYS[4], ARGV[i])
 end
 return acked
 """
@@ -125,8 +126,8 @@ class Leader:
         return existing
 
     async def checkpoint(self, stats: str, learned: str, done: Sequence[str]) -> None:
-        """Store what was learned and acknowledge the batches it came from, in one script. Raises
-        NotLeaderError."""
+        """Store what was learned, and acknowledge and delete the batches it came from, in one script: else
+        the stream would grow for ever. Raises NotLeaderError."""
         acked = await self._run(
             CHECKPOINT,
             [names.LEADER, names.STATS, names.LEARNED, names.COMPLETIONS],

@@ -5,12 +5,12 @@ Commands and keys; `deploy/redis/users.acl` gives the user `sidecar` exactly the
     get set eval              tw:leader tw:leader:fence tw:snapshot tw:settings tw:stats
                               tw:stats:state tw:changes tw:sidecar:*
     mget                      tw:gateway:*
-    zrangebyscore zremrangebyscore                           tw:gateways
-    xgroup|create xreadgroup xack                            tw:completions
-    select auth
+    zrangebyscore                                            tw:gateways
+    xgroup|create xreadgroup xack xdel xlen                  tw:completions
+    info select auth
 
-The scripts behind EVAL call get, set, del, exists, pexpire, time and xack; Redis checks these against the
-user, too.
+The scripts behind EVAL call get, set, del, exists, pexpire, time, xack and xdel; Redis checks these against
+the user, too.
 
 Without Redis every call raises RedisError within the time-out; callers go on with what they have.
 """

@@ -19,7 +19,7 @@ local new_table = require "table.new"
 
 local dict = ngx.shared.tokenweir_documents
 local exiting = ngx.worker.exiting
-local floor, min = math.floor, math.min
+local floor, max, min = math.floor, math.max, math.min
 local now_wall = ngx.now
 
 local CAPACITY = 8192
@@ -30,7 +30,10 @@ local QUEUE = "events"
 local MOST_HANDED = 4096        -- batches that wait in the dict
 local BACK_OFF_MS = 1000
 
-local KEY, CAP, FIELDS = contract.keys.completions, contract.numbers.completions_cap, contract.fields
+local KEY, FIELDS = contract.keys.completions, contract.fields
+local MOST_BYTES, MOST_ENTRIES = contract.numbers.completions_bytes, contract.numbers.completions_most
+local LEAST_ENTRIES = 100
+local ENTRY_OVERHEAD = 200      -- bytes of Redis beside a batch
 
 local _M = { CAPACITY = CAPACITY }
 
@@ -117,12 +120,24 @@ local function prepare()
   close_batch()
 end
 
+-- How many entries of the size of these the stream may hold. A stream that nobody reads must not fill Redis, in which
+-- leases and decisions need room.
+local function most_entries(count)
+  local bytes = 0
+  for k = 1, count do
+    bytes = bytes + #pending[k].batch + ENTRY_OVERHEAD
+  end
+  return floor(max(LEAST_ENTRIES, min(MOST_ENTRIES, MOST_BYTES / (bytes / count))))
+end
+
 local function send(connection)
   local commands = {}
-  for k = 1, min(#pending, BATCHES) do
+  local count = min(#pending, BATCHES)
+  local cap = most_entries(count)
+  for k = 1, count do
     local entry = pending[k]
     commands[k] = {
-      "XADD", KEY, "MAXLEN", "~", CAP, "*", FIELDS.batch, entry.batch, FIELDS.source, entry.source,
+      "XADD", KEY, "MAXLEN", "~", cap, "*", FIELDS.batch, entry.batch, FIELDS.source, entry.source,
       FIELDS.first, ("%.0f"):format(entry.first),
     }
   end

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 from fastapi import APIRouter, Response
@@ -39,10 +40,8 @@ class PlaneCollector(PrometheusCollector):
 
     def _own(self) -> Iterator[Metric]:
         plane, now = self._plane, monotonic_ms()
-        cost, traffic = plane.collector.own_cost(), plane.collector.fetcher.traffic
-        yield _gauge(
-            "cpu_share", "CPU of this process since the last scrape, share of one core", cost.cpu_share
-        )
+        traffic = plane.collector.fetcher.traffic
+        yield _counter("cpu_seconds", "CPU time of this process", time.process_time())
         yield _counter("telemetry_requests", "HTTP requests sent to engines and exporters", traffic.requests)
         yield _counter("telemetry_failures", "of these, failed", traffic.failures)
         yield _counter("telemetry_bytes", "bytes of their answers", traffic.bytes)
@@ -54,6 +53,15 @@ class PlaneCollector(PrometheusCollector):
             yield _gauge("snapshot_age_seconds", "since it last wrote a snapshot", age)
         yield _gauge("redis_up", "1 while Redis answers", float(plane.redis_error is None))
         yield _counter("redis_errors", "failed exchanges with Redis", plane.redis_errors)
+        memory = plane.exchange.memory
+        if memory is not None:
+            yield _gauge("redis_memory_bytes", "memory that Redis uses", memory.used)
+            yield _gauge("redis_memory_limit_bytes", "memory that Redis may use; 0: no limit", memory.limit)
+        yield _gauge(
+            "completion_batches_waiting",
+            "batches in the stream, not counted yet",
+            plane.exchange.waiting_batches,
+        )
         yield _gauge("gateways", "gateways whose lease lives", len(plane.gateways.leases))
         yield _counter("leases_refused", "leases that could not be believed", plane.gateways.refused)
 

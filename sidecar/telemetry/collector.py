@@ -1,18 +1,15 @@
-"""Runs the watches, one per backend, spread over the interval; measures what they cost."""
+"""Runs the watches, one per backend, spread over the interval."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
 from sidecar import tasks
-from sidecar.clock import monotonic_ms
-from sidecar.telemetry.http import Fetcher, Traffic
+from sidecar.telemetry.http import Fetcher
 from sidecar.telemetry.watch import Seen, Watch, Where
 from tokenweir.config.models import BackendConfig, TelemetryConfig
 
@@ -22,16 +19,6 @@ GOLDEN: Final = 0.6180339887498949
 """Successive multiples of the golden ratio, modulo one, spread evenly whatever their number."""
 FIRST_LOOK_MS: Final = 1000
 """Within how long each backend is looked at for the first time, however long the interval."""
-
-
-@dataclass(frozen=True, slots=True)
-class OwnCost:
-    """What the sidecar itself takes, since the last time it was asked."""
-
-    cpu_share: float
-    """Of one core, all threads of the process."""
-    looks_per_second: float
-    bytes_per_second: float
 
 
 class Collector:
@@ -44,9 +31,6 @@ class Collector:
         self._seen = seen
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._started = 0
-        self._measured_at = monotonic_ms()
-        self._measured_cpu = time.process_time()
-        self._measured_traffic = Traffic()
 
     async def open(self) -> None:
         """Make the client's pool."""
@@ -74,19 +58,6 @@ class Collector:
             phase = (self._started * GOLDEN) % 1 * min(self._interval_ms, FIRST_LOOK_MS)
             self.watches[backend_id] = watch
             self._tasks[backend_id] = asyncio.create_task(self._run(watch, phase), name=f"watch {backend_id}")
-
-    def own_cost(self) -> OwnCost:
-        """CPU and traffic since the last call."""
-        now, cpu, traffic = monotonic_ms(), time.process_time(), self.fetcher.traffic
-        seconds = max((now - self._measured_at) / 1000, 1e-3)
-        cost = OwnCost(
-            cpu_share=(cpu - self._measured_cpu) / seconds,
-            looks_per_second=(traffic.requests - self._measured_traffic.requests) / seconds,
-            bytes_per_second=(traffic.bytes - self._measured_traffic.bytes) / seconds,
-        )
-        self._measured_at, self._measured_cpu = now, cpu
-        self._measured_traffic = Traffic(traffic.requests, traffic.failures, traffic.bytes)
-        return cost
 
     async def _run(self, watch: Watch, phase_ms: float) -> None:
         """A watch that meets an error of our own goes on: one backend must not be lost by a bug."""

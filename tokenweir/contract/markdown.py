@@ -22,8 +22,9 @@ out of its range, and counts that.
 | `{names.STATS}` | running figures of the outputs per model |
 | `{names.GATEWAYS}` | sorted set of gateway ids by the time of their last lease |
 | `{names.GATEWAY}<id>` | a gateway's lease, every {names.LEASE_EVERY_MS} ms, gone after {names.LEASE_MS} ms |
-| `{names.COMPLETIONS}` | stream of batches of completion records, at most {names.COMPLETIONS_CAP} entries; \
-fields `{names.COMPLETIONS_BATCH}` (JSON array), `{names.COMPLETIONS_SOURCE}` (gateway, worker and start), \
+| `{names.COMPLETIONS}` | stream of batches of completion records, at most about \
+{names.COMPLETIONS_BYTES >> 20} MiB; fields `{names.COMPLETIONS_BATCH}` (JSON array), \
+`{names.COMPLETIONS_SOURCE}` (gateway, worker and start), \
 `{names.COMPLETIONS_FIRST}` (records this source made before: a gap is a loss) |
 | `{names.LEADER}`, `{names.FENCE}` | the sidecars' leader lease and its fencing number |
 | `{names.SIDECARS}<id>` | a sidecar's heartbeat |

@@ -61,8 +61,11 @@ SNAPSHOT_EVERY_MS: Final = 500
 SNAPSHOT_STALE_MS: Final = 3000
 """Age from which a gateway stops believing the snapshot's telemetry (DESIGN 4 rule 6)."""
 LEADER_LEASE_MS: Final = 2000
-COMPLETIONS_CAP: Final = 20_000
-"""Entries (batches) that the stream keeps."""
+COMPLETIONS_BYTES: Final = 48 * 1024 * 1024
+"""Bytes of batches that the stream may hold while no sidecar reads it; each gateway trims by the mean size of
+its own. What a sidecar has counted it deletes."""
+COMPLETIONS_MOST: Final = 20_000
+"""Entries (batches) that the stream may hold, however small they are."""
 BUCKETS: Final = 13
 """Power-of-two buckets of predicted remaining tokens (DESIGN 4 rule 1)."""
 MAX_BACKENDS: Final = 1024
@@ -73,7 +76,8 @@ NUMBERS: Final[dict[str, int]] = {
     "lease_every_ms": LEASE_EVERY_MS,
     "snapshot_every_ms": SNAPSHOT_EVERY_MS,
     "snapshot_stale_ms": SNAPSHOT_STALE_MS,
-    "completions_cap": COMPLETIONS_CAP,
+    "completions_bytes": COMPLETIONS_BYTES,
+    "completions_most": COMPLETIONS_MOST,
     "buckets": BUCKETS,
     "max_backends": MAX_BACKENDS,
     "max_models": MAX_MODELS,

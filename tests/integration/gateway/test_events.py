@@ -14,6 +14,7 @@ import redis
 
 from tests.integration.gateway.gateway import Gateway
 from tests.integration.servers import RedisServer, wait_until
+from tokenweir.contract import names
 from tokenweir.contract.records import Completion
 
 
@@ -66,6 +67,18 @@ def test_all_records_of_all_workers_arrive_exactly_once(gateway: Gateway, stream
     assert stream.lost() == 0
     wait_until(lambda: gateway.metrics()["tokenweir_events_sent_total"] == 2000, seconds=3)
     assert gateway.metrics()["tokenweir_events_dropped_total"] == 0
+
+
+def test_a_stream_that_nobody_reads_is_bounded_in_bytes(gateway: Gateway, stream: Stream) -> None:
+    emit(gateway, 1, 256)
+    wait_until(lambda: len(stream.records()) == 256, seconds=3)
+    fields = max(stream.batches(), key=lambda fields: len(fields["batch"]))
+    for _ in range(names.COMPLETIONS_BYTES * 3 // 2 // len(fields["batch"])):
+        stream.client.xadd("tw:completions", fields)
+    assert stream.client.memory_usage("tw:completions", samples=0) > 1.4 * names.COMPLETIONS_BYTES
+    emit(gateway, 8, 256)
+    wait_until(lambda: gateway.metrics()["tokenweir_events_sent_total"] == 9 * 256, seconds=10)
+    assert stream.client.memory_usage("tw:completions", samples=0) < 1.2 * names.COMPLETIONS_BYTES
 
 
 def test_nothing_is_lost_over_reloads(gateway: Gateway, stream: Stream) -> None:

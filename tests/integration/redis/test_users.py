@@ -41,10 +41,12 @@ WORK = [
     ("sidecar", ["EVAL", "return redis.call('TIME')", "0"]),
     ("sidecar", ["MGET", f"{names.GATEWAY}a"]),
     ("sidecar", ["ZRANGEBYSCORE", names.GATEWAYS, "0", "+inf"]),
-    ("sidecar", ["ZREMRANGEBYSCORE", names.GATEWAYS, "0", "1"]),
     ("sidecar", ["XGROUP", "CREATE", names.COMPLETIONS, names.COMPLETIONS_GROUP, "0", "MKSTREAM"]),
     ("sidecar", ["XREADGROUP", "GROUP", names.COMPLETIONS_GROUP, "a", "STREAMS", names.COMPLETIONS, ">"]),
     ("sidecar", ["XACK", names.COMPLETIONS, names.COMPLETIONS_GROUP, "1-1"]),
+    ("sidecar", ["XDEL", names.COMPLETIONS, "1-1"]),
+    ("sidecar", ["XLEN", names.COMPLETIONS]),
+    ("sidecar", ["INFO", "memory"]),
     ("sidecar", ["GET", names.CHANGES]),
 ]
 
@@ -57,6 +59,7 @@ FORBIDDEN = [
     ("gateway", ["XRANGE", names.COMPLETIONS, "-", "+"]),
     ("gateway", ["EVAL", "return 1", "0"]),
     ("sidecar", ["SET", f"{names.GATEWAY}a", "{}"]),
+    ("sidecar", ["ZREMRANGEBYSCORE", names.GATEWAYS, "0", "1"]),
     ("sidecar", ["XADD", names.COMPLETIONS, "*", names.COMPLETIONS_BATCH, "[]"]),
     ("sidecar", ["EVAL", f"return redis.call('SET', '{names.GATEWAY}a', '{{}}')", "0"]),
     *[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 
 import yaml
@@ -291,7 +292,10 @@ async def test_the_api_describes_itself_and_its_metrics_can_be_scraped(
     text = (await sidecar.http.get("/metrics")).text
     assert 'tokenweir_sidecar_backend_state{backend="a",state="ready"} 1.0' in text
     assert "tokenweir_sidecar_leading 1.0" in text
-    assert "tokenweir_sidecar_cpu_share" in text
+    cpu = float(re.search(r"^tokenweir_sidecar_cpu_seconds_total (.+)$", text, re.M)[1])
+    again = (await sidecar.http.get("/metrics")).text
+    assert float(re.search(r"^tokenweir_sidecar_cpu_seconds_total (.+)$", again, re.M)[1]) >= cpu > 0
+    assert "tokenweir_sidecar_redis_memory_bytes" in text
 
 
 def test_a_configuration_with_an_error_is_refused_with_the_key(write_config, start_process):

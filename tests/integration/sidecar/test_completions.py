@@ -36,7 +36,7 @@ def record(number=0, **members):
 def send(store, records, source="g1:1:1", first=0):
     fields = {names.COMPLETIONS_BATCH: json.dumps(records), names.COMPLETIONS_SOURCE: source}
     fields[names.COMPLETIONS_FIRST] = first
-    return store.xadd(names.COMPLETIONS, fields, maxlen=names.COMPLETIONS_CAP)
+    return store.xadd(names.COMPLETIONS, fields, maxlen=names.COMPLETIONS_MOST)
 
 
 def stats(store, model="m"):
@@ -214,3 +214,14 @@ async def test_a_flood_is_read_in_time(config, start_sidecar, store):
         send(store, [record(n) for n in range(100)], first=100 * batch)
     took = await until(lambda: sidecar.plane.completions.records == 10_000, 10, "10,000 records")
     assert took < 5
+
+
+async def test_what_was_counted_is_deleted_so_that_the_stream_does_not_grow(config, start_sidecar, store):
+    sidecar = await start_sidecar(config)
+    for batch in range(50):
+        send(store, [record(n) for n in range(20)], first=20 * batch)
+    await until(lambda: sidecar.plane.completions.records == 1000, what="1,000 records")
+    await until(lambda: store.xlen(names.COMPLETIONS) == 0, what="an empty stream")
+    send(store, [record()], first=1000)
+    await until(lambda: sidecar.plane.completions.records == 1001, what="one more record")
+    assert sidecar.plane.completions.lost == 0
