@@ -18,6 +18,7 @@ def build(config: Config, folder: Path) -> Settings:
             for model in config.models
         ],
         default_model=config.default_model,
+        paths=config.paths,
         keys=[_key(key, folder) for key in config.keys],
         require_key=bool(config.keys),
         limits=Limits(

@@ -335,13 +335,13 @@ _M.shapes = {
               ["type"] = "number",
               ["min"] = 0,
               ["max"] = 1000,
-              ["default"] = 0,
+              ["null"] = true,
             },
             ["high"] = {
               ["type"] = "number",
               ["min"] = 0,
               ["max"] = 1000,
-              ["default"] = 0,
+              ["null"] = true,
             },
             ["progress_age_ms"] = {
               ["type"] = "number",
@@ -419,6 +419,15 @@ _M.shapes = {
         ["min_length"] = 1,
         ["max_length"] = 256,
         ["null"] = true,
+      },
+      ["paths"] = {
+        ["type"] = "object",
+        ["default"] = {},
+        ["values"] = {
+          ["type"] = "string",
+          ["min_length"] = 1,
+          ["max_length"] = 256,
+        },
       },
       ["keys"] = {
         ["type"] = "array",

@@ -13,10 +13,10 @@ from sidecar.control.capacity import CapacityEstimate
 from sidecar.control.cost import CostEstimate
 from sidecar.control.foreign import ForeignLoad
 from sidecar.control.gateways import Gateways
-from sidecar.control.memory import Memory, memory_use
+from sidecar.control.memory import memory_use
 from sidecar.control.progress import Progress
 from sidecar.control.readiness import Readiness
-from sidecar.control.scores import neutral, scores
+from sidecar.control.scores import scores
 from sidecar.telemetry.health import Look
 from sidecar.telemetry.readings import Record
 from tokenweir.config.models import BackendConfig, ModelConfig
@@ -152,23 +152,16 @@ class Fleet:
     def decide(self, now: float) -> list[Backend]:
         """The backends of the snapshot, at monotonic `now`. One without an address is left out: a gateway
         could not reach it."""
-        memories = {key: memory_use(m.config, m.record, now) for key, m in self.members.items()}
-        middle = neutral([memory.use for memory in memories.values() if memory.use is not None])
-        return [
-            self._backend(member, memories[backend_id], middle, now)
-            for backend_id, member in self.members.items()
-            if member.address is not None
-        ]
+        return [self._backend(m, now) for m in self.members.values() if m.address is not None]
 
-    def _backend(self, member: Member, memory: Memory, middle: float, now: float) -> Backend:
+    def _backend(self, member: Member, now: float) -> Backend:
         config, record = member.config, member.record
+        memory = memory_use(config, record, now)
         capacity = member.capacity.of(config, record)
         cost, cost_reason = self.cost(member)
         foreign, foreign_reason = member.foreign.now(now)
-        low, high = scores(middle if memory.use is None else memory.use)
-        score_reason = f"scores: low {low:.1f}, high {high:.1f}"
-        if memory.use is None:
-            score_reason += " at the fleet's median use"
+        low, high = (None, None) if memory.use is None else scores(memory.use)
+        score_reason = f"scores: low {low:.1f}, high {high:.1f}" if low is not None else None
         engine = record.engine
         age = now - engine.at if engine is not None else None
         load = engine.load if engine is not None and age is not None and age <= LOAD_BELIEVED_MS else None

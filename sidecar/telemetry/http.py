@@ -108,7 +108,11 @@ class Fetcher:
 
     async def get_url(self, url: str) -> Answer:
         """GET another page (an exporter's), without the backend's credentials. Raises FetchError."""
-        return await self._get(URL(url), CIMultiDict(), None, None, self._timeout_ms)
+        try:
+            parsed = URL(url)
+        except ValueError as error:
+            raise FetchError(Look.ERROR, f"{url!r} is no URL: {error}") from None
+        return await self._get(parsed, CIMultiDict(), None, None, self._timeout_ms)
 
     async def _get(
         self,

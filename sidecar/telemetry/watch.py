@@ -243,8 +243,12 @@ class Watch:
         if url is None:
             path = engines.METRICS_PATHS.get(self.record.engine_kind, "/metrics")
             return await self._get(origin, path)
-        parts = urlsplit(url)
-        if (parts.hostname, parts.port) == (self.config.host, self.config.port):
+        try:
+            parts = urlsplit(url)
+            place = parts.hostname, parts.port
+        except ValueError as error:
+            raise FetchError(Look.ERROR, f"{url!r} is no URL: {error}") from None
+        if place == (self.config.host, self.config.port):
             path = parts.path + (f"?{parts.query}" if parts.query else "")
             return await self._get(origin, path)
         return await self._fetcher.get_url(url)

@@ -99,10 +99,14 @@ def fleet_table(backends: list[dict[str, Any]]) -> Table:
             f"{backend['in_flight']:.0f}",
             "?" if memory is None else f"{memory:.0%}",
             "?" if capacity is None else f"{capacity / 1000:.0f}k",
-            f"{decision['low']:.1f}" if decision else "?",
-            f"{decision['high']:.1f}" if decision else "?",
+            _score(decision.get("low")),
+            _score(decision.get("high")),
         )
     return table
+
+
+def _score(score: float | None) -> str:
+    return "?" if score is None else f"{score:.1f}"
 
 
 def reasons(backend: dict[str, Any]) -> str:

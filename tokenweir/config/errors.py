@@ -14,6 +14,7 @@ EXAMPLES: dict[str, str] = {
     "id": "id: gpu-a",
     "models": "models: [llama-3-8b]",
     "policy": "policy: predictive        (or shadow:predictive)",
+    "paths": "paths: {/v1/audio/: whisper}",
     "keys": "keys: [{id: team-a, sha256: <64 hex digits: `tokenweir key`>}]",
     "sha256": "sha256: <64 hex digits, printed by `tokenweir key`>",
     "listen": "listen: {address: 0.0.0.0, port: 8080}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import re
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
@@ -15,6 +16,7 @@ from tokenweir.contract.records import (
     HealthSettings,
     Id,
     ModelName,
+    PathPrefix,
     Policy,
     PolicySettings,
     Priority,
@@ -112,6 +114,14 @@ class BackendTls(Section):
     server_name: Annotated[str | None, Field(description="expected name; null: the URL's host")] = None
 
 
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
 def _models(value: Any) -> Any:
     if isinstance(value, str):
         return {value: value}
@@ -169,6 +179,22 @@ class BackendConfig(Section):
     def _short_form(cls, value: Any) -> Any:
         return {"url": value} if isinstance(value, str) else value
 
+    @field_validator("metrics_url", "dcgm_url")
+    @classmethod
+    def _page_url(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        try:
+            parts = urlsplit(value)
+            port = parts.port
+        except ValueError as error:
+            raise ValueError(f"not a URL: {error}") from None
+        if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0:
+            raise ValueError("a page is wanted, for example http://10.0.0.11:9400/metrics")
+        if parts.username or parts.password:
+            raise ValueError("no user or password belongs in the URL")
+        return value
+
     @field_validator("url")
     @classmethod
     def _plain_url(cls, value: str) -> str:
@@ -188,6 +214,18 @@ class BackendConfig(Section):
         if port == 0:
             raise ValueError("port 0 is no port")
         return value.rstrip("/")
+
+    @model_validator(mode="after")
+    def _verifiable(self) -> Self:
+        """nginx compares a certificate with names only, never with IP addresses."""
+        if not self.secure or not self.tls.verify:
+            return self
+        if _is_address(self.tls.server_name or self.host):
+            raise ValueError(
+                "the certificate of a server that is given by its IP address cannot be verified: set "
+                "`tls: {server_name: ...}` to a name in it, or `tls: {verify: false}`"
+            )
+        return self
 
     @model_validator(mode="after")
     def _default_id(self) -> Self:
@@ -321,6 +359,14 @@ class Config(Section):
     backends: Annotated[list[BackendConfig], Field(max_length=1024)] = []
     models: list[ModelConfig] = []
     default_model: Annotated[ModelName | None, Field(description="for requests that name none")] = None
+    paths: Annotated[
+        dict[PathPrefix, ModelName],
+        Field(
+            max_length=256,
+            description="path prefix -> model, for requests that name none: {/v1/audio/: whisper}; the "
+            "longest wins, before `default_model`",
+        ),
+    ] = {}
     policy: PolicyName = "predictive"
     serve_by: Annotated[Policy, Field(description="what serves while `policy` is shadow:NAME")] = (
         Policy.ROUND_ROBIN

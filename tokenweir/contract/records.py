@@ -19,6 +19,9 @@ Positive = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, le=10**15)]
 Id = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 ModelName = Annotated[str, Field(min_length=1, max_length=256)]
+PathPrefix = Annotated[
+    str, Field(min_length=5, max_length=256, pattern=r"^/v1/[A-Za-z0-9_.~-][A-Za-z0-9_.~/-]*$")
+]
 
 
 class Record(BaseModel):
@@ -141,8 +144,13 @@ class Backend(Record):
     ] = None
     cost: Cost
     foreign: Foreign = Foreign()
-    low: Annotated[float, Field(ge=0, le=1000, description="the article's score for short outputs")] = 0
-    high: Annotated[float, Field(ge=0, le=1000, description="the article's score for long outputs")] = 0
+    low: Annotated[
+        float | None,
+        Field(ge=0, le=1000, description="the article's score for short outputs; null: memory not known"),
+    ] = None
+    high: Annotated[
+        float | None, Field(ge=0, le=1000, description="the article's score for long outputs")
+    ] = None
     progress_age_ms: Annotated[
         Positive | None, Field(description="ms since the engine's own counters last moved while it had work")
     ] = None
@@ -272,6 +280,14 @@ class Settings(Document):
     version: Annotated[int, Field(ge=0, description="grows with every change")] = 0
     models: list[ModelSettings] = []
     default_model: Annotated[ModelName | None, Field(description="for requests without a model")] = None
+    paths: Annotated[
+        dict[PathPrefix, ModelName],
+        Field(
+            max_length=256,
+            description="path prefix -> model, for requests that name none; the longest prefix wins, and "
+            "before `default_model`",
+        ),
+    ] = {}
     keys: Annotated[list[KeySettings], Field(max_length=100_000)] = []
     require_key: bool = False
     limits: Limits = Limits()

@@ -13,6 +13,7 @@ YAML = """
 backends: [http://10.0.0.1:8000, http://10.0.0.2:8000]
 models: [{name: llama, aliases: [gpt-4], output_prior: 200}]
 keys: [{id: team, key_file: team.key, models: [llama], tokens_per_minute: 1000, deadline: 30s}]
+paths: {/v1/audio/: whisper}
 limits: {deadline: 0s, idle: 1m, tries: 2}
 """
 
@@ -33,6 +34,7 @@ def test_settings_carry_the_configuration_in_ms_and_no_key_in_clear(folder):
         60_000,
     )
     assert (document.models[0].aliases, document.require_key) == (["gpt-4"], True)
+    assert document.paths == {"/v1/audio/": "whisper"}
 
 
 def test_a_key_file_of_a_client_that_cannot_be_used_is_named(folder):

@@ -161,3 +161,9 @@ def test_a_fleet_of_256_is_decided_in_a_small_part_of_a_tick(gateways):
         assert len(fleet.decide(1200)) == 256
         best = min(best, monotonic_ms() - began)
     assert best < 50
+
+
+def test_who_tells_no_memory_use_has_no_score(fleet):
+    serve(fleet, kv_use=None)
+    (backend,) = fleet.decide(1200)
+    assert (backend.memory, backend.low, backend.high) == (None, None, None)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.control.scores import neutral, scores
+from sidecar.control.scores import scores
 
 
 @pytest.mark.parametrize(
@@ -20,9 +20,3 @@ def test_free_percent_times_1_2_and_0_3(memory, low, high):
 def test_more_free_memory_never_scores_less(one, other):
     emptier, fuller = sorted((one, other))
     assert scores(emptier) >= scores(fuller)
-
-
-def test_who_tells_no_use_is_scored_at_the_median_of_those_who_do():
-    assert neutral([0.9, 0.1, 0.4]) == 0.4
-    assert neutral([0.2, 0.4]) == pytest.approx(0.3)
-    assert neutral([]) == 0.5

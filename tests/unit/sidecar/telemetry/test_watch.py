@@ -203,6 +203,15 @@ async def test_the_cards_are_read_beside_the_engine_and_their_absence_is_no_fail
     assert "500" in watch.record.notes["dcgm"]
 
 
+async def test_a_page_whose_url_is_none_is_told_and_takes_nothing_out(engine, fetcher):
+    watch = watch_of(engine, fetcher)
+    for name in ("dcgm_url", "metrics_url"):
+        watch.config = watch.config.model_copy(update={name: "http://gpu:port/metrics"})
+    assert (await watch.look())[0] is Look.OK
+    assert "is no URL" in watch.record.notes["dcgm"]
+    assert "is no URL" in watch.record.notes["metrics"]
+
+
 async def test_credentials_do_not_go_to_an_exporter(engine, fetcher):
     engine.answers["/gpu"] = (200, (PAGES / "dcgm.txt").read_text())
     watch = watch_of(engine, fetcher, api_key="sesame", dcgm_url=f"http://localhost:{engine.port}/gpu")

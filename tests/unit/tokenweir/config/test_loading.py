@@ -68,6 +68,13 @@ def test_the_environment_overrides_the_file_at_any_depth() -> None:
         ("backends: [{url: 'http://a:99999'}]", ["backends[0].url", "not a URL"]),
         ("backends: [{url: 'http://u:p@a'}]", ["api_key_file"]),
         ("backends: [http://a:1, http://a:1]", ["used twice", "a-1"]),
+        ("backends: [{url: 'http://a', dcgm_url: 'gpu:9400'}]", ["backends[0].dcgm_url", "9400/metrics"]),
+        ("backends: [{url: 'http://a', metrics_url: 'http://a:b/'}]", ["metrics_url", "not a URL"]),
+        ("backends: [{url: 'http://a', dcgm_url: 'http://u:p@a/metrics'}]", ["dcgm_url", "password"]),
+        ("backends: [https://10.0.0.1]", ["backends[0]", "server_name", "IP address"]),
+        ("backends: [{url: 'https://a', tls: {server_name: '::1'}}]", ["server_name", "IP address"]),
+        ("paths: {/audio/: whisper}", ["paths", "/v1/"]),
+        ("paths: {/v1/: whisper}", ["paths"]),
         ("policy: fastest", ["unknown policy", "round_robin", "predictive"]),
         ("listen: {port: 99999}", ["listen.port", "65535", "99999", "port: 8080"]),
         ("limits: {body_max: lots}", ["limits.body_max", "64MiB"]),
@@ -84,6 +91,12 @@ def test_an_error_names_the_key_what_is_wrong_and_an_example(text: str, words: l
         parse(text, "tokenweir.yaml")
     for word in ["tokenweir.yaml", *words]:
         assert word in str(caught.value)
+
+
+def test_a_server_by_its_ip_address_is_verified_by_a_name_of_its_certificate_or_not_at_all() -> None:
+    text = "backends: [{url: 'https://10.0.0.1', tls: {%s}}]"
+    assert parse(text % "server_name: gpu.example", "t").backends[0].tls.server_name == "gpu.example"
+    assert not parse(text % "verify: false", "t").backends[0].tls.verify
 
 
 def test_an_error_from_the_environment_names_the_variable() -> None:

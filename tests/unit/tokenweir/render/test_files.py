@@ -51,7 +51,7 @@ def test_a_gateway_keeps_the_id_of_its_first_start(tmp_path: Path) -> None:
 def test_the_ca_of_a_backend_joins_the_system_s(tmp_path: Path) -> None:
     (tmp_path / "own.pem").write_text("-----OWN-----")
     paths = Paths(prefix=tmp_path / "gateway", lua=tmp_path)
-    write(config(backends=[{"url": "https://10.0.0.1", "tls": {"ca": "own.pem"}}]), paths, tmp_path)
+    write(config(backends=[{"url": "https://gpu-a", "tls": {"ca": "own.pem"}}]), paths, tmp_path)
     bundle = (paths.prefix / "ca.pem").read_text()
     assert "BEGIN CERTIFICATE" in bundle
     assert bundle.endswith("-----OWN-----")
