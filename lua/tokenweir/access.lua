@@ -130,9 +130,6 @@ function _M.run()
   region.arrive(r.pool.place)
   quarantine.check(r, now)
   prediction.fill(r, known)
-  if r.kind == "other" then
-    r.prompt = ceil((tonumber(ngx.var.content_length) or 0) / 4)
-  end
   if key and key.limited then
     limits.admit(r, key, r.prompt + ceil(r.mean) * r.n)
   end

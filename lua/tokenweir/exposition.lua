@@ -5,6 +5,7 @@ local health = require "tokenweir.core.health"
 local ledger = require "tokenweir.ledger"
 local load = require "tokenweir.core.load"
 local metrics = require "tokenweir.metrics"
+local policy = require "tokenweir.core.policy"
 local poller = require "tokenweir.poller"
 local region = require "tokenweir.region"
 local state = require "tokenweir.state"
@@ -191,7 +192,9 @@ local function write_state(out, known)
   line(out, "tokenweir_document_version", { "document", "snapshot" }, known.sequence)
   line(out, "tokenweir_document_version", { "document", "settings" }, known.settings and known.settings.version or 0)
   line(out, "tokenweir_document_version", { "document", "stats" }, known.stats and known.stats.version or 0)
-  gauge(out, "tokenweir_policy", "The policy that requests are served by.", 1, { "policy", known.policy })
+  local served = policy.serving(policy.get(known.policy), known.stale)
+  gauge(out, "tokenweir_policy", "The policy that decides by now, a stale snapshot considered.", 1,
+    { "policy", served.name })
   gauge(out, "tokenweir_breaker_level", "Level of the breaker, 0 to 4.", known.level)
   gauge(out, "tokenweir_redis_up", "1 while Redis answers.", poller.up() and 1 or 0)
   gauge(out, "tokenweir_peers", "Other gateways alive.", poller.peers())

@@ -142,7 +142,8 @@ function _M.reserve(r, known_fleet, index, now)
   if own.used <= place then
     own.used = place + 1
   end
-  if not r.stream then
+  -- What is to produce one token or none does not grow.
+  if not r.stream and r.expected > 1 then
     unseen_count = unseen_count + 1
     unseen[unseen_count], r.unseen_at = r, unseen_count
   end
@@ -209,7 +210,8 @@ end
 
 --- Moves on the requests that do not stream; from a timer.
 function _M.advance(known, now)
-  if unseen_count == 0 or not known.fleet or not sums then
+  -- The sums are those of the fleet that was last picked from.
+  if unseen_count == 0 or not sums or view.fleet ~= known.fleet then
     return
   end
   local index_of = {}
@@ -219,7 +221,7 @@ function _M.advance(known, now)
   for k = 1, unseen_count do
     local r = unseen[k]
     local i = index_of[r.place]
-    if i and i <= sums_size then
+    if i then
       local tokens = estimate(r, known.fleet, i, now)
       if tokens > 0 then
         load.progress(region.own().load[r.place], r, tokens)

@@ -9,6 +9,7 @@ local metrics = require "tokenweir.metrics"
 local outcome_of = require "tokenweir.outcome"
 local record = require "tokenweir.record"
 local sse = require "tokenweir.core.sse"
+local upstream_log = require "tokenweir.upstream_log"
 local usage = require "tokenweir.core.usage"
 local waiting = require "tokenweir.waiting"
 
@@ -21,8 +22,13 @@ local MARGIN = 1.5
 
 local _M = {}
 
+-- Whether the engine may go on with a request whose client has gone.
+local function runs_on(r)
+  return not r.stream and r.target.runs_on and r.kind ~= "embeddings" and upstream_log.sent() > 0
+end
+
 local function free(r, outcome, now)
-  if outcome == "client_gone" and not r.stream and r.target.runs_on and r.kind ~= "embeddings" then
+  if outcome == "client_gone" and runs_on(r) then
     local target = r.target
     local needed = target.prefill * r.prompt + target.step * (r.q90 or r.mean or 0)
     ledger.linger(r, r.reserved_at + MARGIN * needed, now)

@@ -62,6 +62,12 @@ function _M.probe(place, now)
   return health.probe(region.health()[place], now, settings())
 end
 
+--- To be called before that for a backend that an old snapshot says is out.
+-- @param since ms, when the snapshot was first seen
+function _M.doubt(place, since, now)
+  health.doubt(region.health()[place], since, now)
+end
+
 --- A probe ended and told nothing: the next may go.
 function _M.abandon(place, now)
   health.abandon(region.health()[place], now)

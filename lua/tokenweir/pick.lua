@@ -11,8 +11,9 @@ local targets = require "tokenweir.targets"
 
 local filter = eligible.filter
 local interchangeable = targets.interchangeable
-local get_policy, policy_pick = policy.get, policy.pick
-local random = math.random
+local get_policy, policy_pick, serving = policy.get, policy.pick, policy.serving
+local max, random = math.max, math.random
+local pairs = pairs
 
 local candidates = require("table.new")(contract.numbers.max_backends, 0)
 local query = {
@@ -33,15 +34,22 @@ local function keep_interchangeable(fleet, r, count)
   return kept
 end
 
+-- Sets what does not depend on the request; returns the policy that decides.
+local function prepare_query(known, now)
+  local served = serving(get_policy(known.policy), known.stale)
+  query.now, query.stale, query.health = now, known.stale, region.health()
+  query.settings = known.thresholds
+  query.by_turn = served.by_turn
+  return served
+end
+
 --- @param known `state.current()`
 -- @param r record; a request that was sent before (`r.tried_count > 0`) is only offered what can take it unchanged
 -- @return index in the fleet; or nil and "full" (wait), "ejected" (and when one may be probed, ms), "tried" or "down"
 function _M.pick(known, r, now)
   local fleet = known.fleet
-  local served = get_policy(known.policy)
-  query.now, query.stale, query.health = now, known.stale, region.health()
-  query.settings = known.thresholds
-  query.by_turn = served.by_turn
+  local served = prepare_query(known, now)
+  query.prompt = r.prompt
   query.tried, query.tried_count = r.tried, r.tried_count
   if r.tried_count > 0 then
     query.credential_group, query.upstream = r.target.group, r.upstream
@@ -57,11 +65,24 @@ function _M.pick(known, r, now)
     return nil, word, retry_at
   end
   local view = ledger.view(known, candidates, count, now)
-  local index, reason = policy_pick(served, view, r, candidates, count)
+  local index, reason = served.pick(view, r, candidates, count)
+  r.policy = served.name
   if known.shadow and not r.shadow then
     _M.shadow(known, view, r, count, index)
   end
   return index, reason
+end
+
+--- Whether any request could be sent anywhere.
+function _M.possible(known, now)
+  prepare_query(known, now)
+  query.prompt, query.tried_count, query.credential_group, query.upstream = nil, 0, nil, nil
+  for _, pool in pairs(known.fleet.models) do
+    if filter(known.fleet, pool, query, candidates) > 0 then
+      return true
+    end
+  end
+  return false
 end
 
 --- What the shadow policy would have chosen: only counted and recorded.
@@ -80,8 +101,10 @@ function _M.take(known, r, index, now)
   local target = fleet.target[index]
   r.target, r.backend = target, target.id
   r.upstream, r.alternates = r.pool.upstream_of[index], r.pool.alternates[index]
-  r.policy = known.policy
   ledger.reserve(r, fleet, index, now)
+  if fleet.state[index] ~= "ready" then
+    passive_health.doubt(target.place, max(0, now - known.snapshot_age_ms), now)
+  end
   r.probe = passive_health.probe(target.place, now)
 end
 

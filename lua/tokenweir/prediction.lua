@@ -26,7 +26,9 @@ local function prior_of(settings, name)
   return priors[name]
 end
 
-local function of_embeddings(r)
+-- Embeddings produce no tokens. Of what is not understood (a picture to be edited, a file) nothing is known, least of
+-- all by its size in bytes: it is one sequence in flight.
+local function of_no_output(r)
   r.mean, r.median, r.q90, r.sd, r.class = 1, 1, 1, 0, "low"
 end
 
@@ -44,8 +46,8 @@ function _M.fill(r, known)
     r.n = parsed.prompts * max(parsed.n, parsed.best_of or 1)
     r.max_tokens, r.stream = parsed.max_tokens, parsed.stream
   end
-  if r.kind == "embeddings" then
-    return of_embeddings(r)
+  if r.kind == "embeddings" or r.kind == "other" and not r.stream then
+    return of_no_output(r)
   end
   local thresholds = known.thresholds
   predict(stats, r.max_tokens, thresholds and thresholds.class_threshold or CLASS_THRESHOLD,

@@ -1,7 +1,6 @@
 --- GET /healthz: the gateway is alive. GET /readyz: it has a snapshot and a backend that can be used.
 local clock = require "tokenweir.core.clock"
-local health = require "tokenweir.core.health"
-local region = require "tokenweir.region"
+local pick = require "tokenweir.pick"
 local state = require "tokenweir.state"
 
 local ngx = ngx
@@ -27,14 +26,10 @@ function _M.readiness(now)
   elseif not known.fleet then
     return false, "no snapshot: is the sidecar running, and Redis?"
   end
-  local fleet, rows = known.fleet, region.health()
-  if fleet.size == 0 then
+  if known.fleet.size == 0 then
     return false, "no backends are configured"
-  end
-  for i = 1, fleet.size do
-    if fleet.state[i] == "ready" and health.usable(rows[fleet.slot[i]], now) then
-      return true, known.stale and "ready (the snapshot is stale)" or "ready"
-    end
+  elseif pick.possible(known, now) then
+    return true, known.stale and "ready (the snapshot is stale)" or "ready"
   end
   return false, "no backend is usable"
 end

@@ -4,6 +4,11 @@ local health = require "tokenweir.core.health"
 local usable, unserved_rate = health.usable, health.unserved_rate
 local EJECTED_BY_STATUS = health.CAUSES.status
 
+--- Who serves, in this order: the next only where none of those before it can.
+local ROLES = { "active", "standby", "fallback" }
+--- States that mean nothing any more on a stale snapshot: what was down when the sidecar went may be long back.
+local OUTDATED = { down = true, starting = true }
+
 local _M = {}
 
 --- Whether passive health lets a request through to backend i. One that hung stays out while it cannot be scraped:
@@ -53,64 +58,83 @@ local function too_long(fleet, i, query)
   return context > 0 and query.prompt ~= nil and query.prompt > context
 end
 
---- Collects what satisfies everything but the ramp.
+-- Why backends were left out in one call of `filter`.
+local left_out = { ejected = false, tried = false, long = false, retry_at = nil }
+
+--- Collects the backends of one role that satisfy everything but the ramp.
 -- @param panic whether ejections after error answers are overlooked; @param any_context whether lengths are
-local function collect(fleet, pool, query, out, panic, any_context)
+-- @return count, and whether one of them ramps
+local function collect(fleet, pool, query, role, out, panic, any_context)
   local rows, now, stale = query.health, query.now, query.stale
-  local role = query.role or "active"
   local group, upstream = query.credential_group, query.upstream
-  local count, ramping, ejected, tried, long, retry_at = 0, false, false, false, false, nil
+  local states, roles = fleet.state, fleet.role
+  local count, ramping = 0, false
   for k = 1, pool.size do
     local i = pool[k]
-    if fleet.state[i] == "ready" and fleet.role[i] == role
+    local state = states[i]
+    if (state == "ready" or stale and OUTDATED[state]) and roles[i] == role
       and (not group or fleet.credential_group[i] == group) and (not upstream or pool.upstream[k] == upstream)
     then
       local slot = fleet.slot[i]
       local h = rows[slot]
       if query.tried_count > 0 and was_tried(query, slot) then
-        tried = true
+        left_out.tried = true
       elseif not any_context and too_long(fleet, i, query) then
-        long = true
+        left_out.long = true
       elseif healthy(h, fleet, i, now, stale) or (panic and h.hung == 0 and h.cause == EJECTED_BY_STATUS) then
         count = count + 1
         out[count] = i
         ramping = ramping or fleet.admit[i] < 1
         fleet.error_rate[i] = unserved_rate(h, now)
       else
-        ejected = true
+        left_out.ejected = true
         local at = h.probe_until > h.ejected_until and h.probe_until or h.ejected_until
-        if not retry_at or at < retry_at then
-          retry_at = at
-        end
+        local first = left_out.retry_at
+        left_out.retry_at = first and first < at and first or at
       end
     end
   end
-  return count, ramping, ejected, tried, long, retry_at
+  return count, ramping
+end
+
+-- The same of the first role that has any, or of the one that is asked for.
+local function collect_roles(fleet, pool, query, out, panic, any_context)
+  local asked = query.role
+  for k = 1, asked and 1 or #ROLES do
+    local role = asked or ROLES[k]
+    local count, ramping = collect(fleet, pool, query, role, out, panic, any_context)
+    if count > 0 then
+      return count, ramping, role
+    end
+  end
+  return 0, false
 end
 
 --- @param fleet see `fleet.lua`; @param pool of a model: `fleet.models[name]`
 -- @param query table, reused by the caller: `now` (ms), `health` (FFI array of `tw_health` by slot), `stale` (whether
---   telemetry is too old), `random` (function -> [0, 1)), `settings` (of the policies), `by_turn` (of the policy),
---   `prompt` (tokens) or nil, `tried` and `tried_count` (slots already tried for this request), `role` (default
---   "active"), and for a retry `credential_group` and `upstream` (the engine's model name), which must be the same then
--- @param out array that gets the indices 1 .. count
+--   telemetry is too old: what it says is down or starting takes part then, to be probed), `random` (function ->
+--   [0, 1)), `settings` (of the policies), `by_turn` (of the policy), `prompt` (tokens) or nil, `tried` and
+--   `tried_count` (slots already tried for this request), `role` (the only one that may serve) or nil, and for a retry
+--   `credential_group` and `upstream` (the engine's model name), which must be the same then
+-- @param out array that gets the indices 1 .. count, all of one role
 -- @return count, a word or nil, a time or nil. The word tells
 --   with candidates: "context" (the prompt seems longer than any of them takes: the engine knows better), "panic" (all
 --   had been ejected for error answers and are tried all the same: one bad client must not close the fleet);
 --   without: "ejected" (and the time, ms, when the first may be probed), "tried" or "down"
 function _M.filter(fleet, pool, query, out)
-  local count, ramping, ejected, tried, long, retry_at = collect(fleet, pool, query, out, false, false)
-  local word, _
-  if count == 0 and long then
-    count, ramping, ejected, tried, _, retry_at = collect(fleet, pool, query, out, false, true)
+  left_out.ejected, left_out.tried, left_out.long, left_out.retry_at = false, false, false, nil
+  local word
+  local count, ramping, role = collect_roles(fleet, pool, query, out, false, false)
+  if count == 0 and left_out.long then
+    count, ramping, role = collect_roles(fleet, pool, query, out, false, true)
     word = "context"
   end
-  if count == 0 and ejected then
-    count, ramping = collect(fleet, pool, query, out, true, true)
+  if count == 0 and left_out.ejected then
+    count, ramping, role = collect_roles(fleet, pool, query, out, true, true)
     word = "panic"
   end
   if count == 0 then
-    return 0, ejected and "ejected" or tried and "tried" or "down", retry_at
+    return 0, left_out.ejected and "ejected" or left_out.tried and "tried" or "down", left_out.retry_at
   end
   if ramping then
     local kept = thin(fleet, query, out, count)
@@ -118,7 +142,7 @@ function _M.filter(fleet, pool, query, out)
       return kept, word
     end
     -- All of them ramp and none was drawn: somebody has to serve.
-    count = collect(fleet, pool, query, out, word == "panic", word ~= nil)
+    count = collect(fleet, pool, query, role, out, word == "panic", word ~= nil)
   end
   return count, word
 end

@@ -45,6 +45,7 @@ local DEFAULTS = {
 local ERROR_ALPHA = 0.1    -- about the last ten outcomes
 local MIN_OUTCOMES = 10    -- before the share of failures means anything
 local ERROR_HALF_LIFE = 10000
+local FORGOTTEN_RATE = 0.02
 local GAP_ALPHA = 0.05
 local FORGIVEN_MS = 60000  -- closed for so long: the back-off starts anew
 
@@ -107,6 +108,14 @@ function _M.probe(h, now, settings)
   return true
 end
 
+--- What was said of this backend is out of date, and it has not come back since: it is half-open, until a probe tells.
+-- @param since ms, when it was said
+function _M.doubt(h, since, now)
+  if h.ejected_until == 0 and h.closed_at <= since then
+    h.ejected_until, h.probe_until = now, 0
+  end
+end
+
 --- A probe ended and tells nothing: its client left, or the answer was one that says nothing of health. The next
 -- may go.
 function _M.abandon(h, now)
@@ -132,13 +141,13 @@ end
 local error_rate = _M.error_rate
 
 --- The share of requests that it did not serve, by a failure or by refusing them.
--- @return number 0 .. 1
+-- @return number 0 .. 1; 0 for what is left of long ago, so that a backend which is well again is an equal once more
 function _M.unserved_rate(h, now)
-  local failed = error_rate(h, now)
-  if h.refusal_rate == 0 then
-    return failed
+  local rate = error_rate(h, now)
+  if h.refusal_rate ~= 0 then
+    rate = 1 - (1 - rate) * (1 - faded(h.refusal_rate, h.last_refusal, now))
   end
-  return 1 - (1 - failed) * (1 - faded(h.refusal_rate, h.last_refusal, now))
+  return rate >= FORGOTTEN_RATE and rate or 0
 end
 
 local function count_outcome(h, now, failed)

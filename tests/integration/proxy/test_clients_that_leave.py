@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import time
 from collections.abc import Callable
 
@@ -59,6 +61,22 @@ def test_an_engine_that_runs_on_keeps_its_reservation_until_it_is_idle(
     time.sleep(0.2)
     gateway.publish(backend(upstream, engine="llamacpp", load=0, load_age_ms=0))
     gateway.settle()
+
+
+def test_a_request_that_was_never_sent_leaves_no_reservation(
+    start_gateway: Start, upstream: Upstream
+) -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, contextlib.ExitStack() as waiting:
+        port = full.getsockname()[1]
+        for _ in range(3):
+            filler = waiting.enter_context(socket.socket())
+            filler.setblocking(False)
+            filler.connect_ex(("127.0.0.1", port))
+        gateway = start_gateway([backend(upstream, engine="llamacpp", port=port)])
+        connection = gateway.open()
+        wait_until(lambda: gateway.inflight() == 1, what="the reservation")
+        connection.close()
+        wait_until(lambda: gateway.inflight() == 0, seconds=0.7, what="the release")
 
 
 def test_a_client_that_leaves_is_no_fault_of_the_backend(gateway: Gateway, upstream: Upstream) -> None:

@@ -61,6 +61,70 @@ def test_a_stale_snapshot_still_spreads_requests(
     assert len(first.received) == len(second.received) == 4
 
 
+def test_what_decided_is_recorded_where_a_stale_snapshot_changed_it(
+    start_gateway: Start, upstream: Upstream
+) -> None:
+    gateway = start_gateway([backend(upstream)], workers=1)
+    gateway.post()
+    assert gateway.metric("tokenweir_policy", policy="predictive") == 1
+    wait_until(lambda: gateway.metric("tokenweir_snapshot_stale") == 1, what="a stale snapshot")
+    gateway.post()
+    assert [record["policy"] for record in gateway.completions(2)] == ["predictive", "least_inflight"]
+    assert gateway.metric("tokenweir_policy", policy="least_inflight") == 1
+
+
+def test_on_a_stale_snapshot_a_backend_that_was_down_comes_back_by_a_probe(
+    start_gateway: Start, start_upstream: Callable[..., Upstream]
+) -> None:
+    first, second, third = (start_upstream(name) for name in ("gpu-a", "gpu-b", "gpu-c"))
+    backends = [backend(first), backend(second, state="down"), backend(third, state="draining")]
+    second.crash()
+    gateway = start_gateway(backends, {"health": {"eject_ms": 500}})
+    wait_until(lambda: gateway.metric("tokenweir_snapshot_stale") == 1, what="a stale snapshot")
+    first.answer = Answer(delay=0.2)
+    connections = [gateway.open() for _ in range(4)]
+    assert all(connection.getresponse().status == 200 for connection in connections), "still down"
+    second.restart()
+
+    def served_by_the_second() -> bool:
+        loaded = [gateway.open() for _ in range(6)]
+        assert all(connection.getresponse().status == 200 for connection in loaded)
+        return len(second.received) > 1
+
+    wait_until(served_by_the_second, seconds=15, what="the way back")
+    assert not third.received
+    gateway.publish(backend(first), backend(second, state="down"))
+    before = len(second.received)
+    assert all(gateway.post().headers["x-tokenweir-backend"] == "gpu-a" for _ in range(4))
+    assert len(second.received) == before, "a fresh snapshot is believed"
+
+
+def test_standby_and_fallback_serve_where_nothing_else_can(
+    start_gateway: Start, start_upstream: Callable[..., Upstream]
+) -> None:
+    active, standby, fallback = (start_upstream(name) for name in ("gpu-a", "gpu-b", "gpu-c"))
+    gateway = start_gateway(workers=1)
+
+    def server(active_state: str, standby_state: str) -> str:
+        gateway.publish(
+            backend(active, state=active_state),
+            backend(standby, state=standby_state, role="standby"),
+            backend(fallback, role="fallback"),
+        )
+        assert gateway.get("/readyz").status_code == 200
+        answer = gateway.post()
+        assert answer.status_code == 200
+        return answer.headers["x-tokenweir-backend"]
+
+    assert server("ready", "ready") == "gpu-a"
+    assert server("down", "ready") == "gpu-b"
+    assert server("draining", "down") == "gpu-c"
+    active.crash()
+    assert server("ready", "ready") == "gpu-b", "nothing was sent, so it goes elsewhere"
+    gateway.publish(backend(standby, state="down", role="standby"))
+    assert gateway.get("/readyz").status_code == 503
+
+
 def test_requests_flow_while_redis_is_away(
     pair: tuple[Gateway, Upstream, Upstream], redis_server: object
 ) -> None:

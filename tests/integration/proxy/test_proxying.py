@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -165,3 +167,22 @@ def test_the_log_of_a_plain_request_has_no_error(gateway: Gateway) -> None:
     gateway.post()
     assert "[error]" not in gateway.error_log()
     assert json.dumps(gateway.access_log()[0])
+
+
+def test_a_body_that_is_not_understood_holds_one_sequence_and_no_tokens(
+    gateway: Gateway, upstream: Upstream
+) -> None:
+    upstream.answer = Answer(delay=1)
+    body = b'--x\r\nContent-Disposition: form-data; name="image"; filename="a"\r\n\r\n' + b"A" * 3_000_000
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(
+            gateway.post,
+            "/v1/images/edits",
+            body + b"\r\n--x--\r\n",
+            {"Content-Type": "multipart/form-data; boundary=x"},
+        )
+        wait_until(lambda: gateway.inflight() == 1, what="the request")
+        assert gateway.metric("tokenweir_inflight_tokens") == 0
+        time.sleep(0.6)
+        assert gateway.metric("tokenweir_inflight_tokens") == 0, "it does not seem to grow either"
+        assert answer.result().status_code == 200

@@ -68,6 +68,38 @@ def test_only_ready_backends_of_the_asked_role_serve(lua: Any) -> None:
     assert chosen(role="fallback")[0] == [6]
 
 
+def test_the_next_role_serves_only_where_none_before_it_can(lua: Any) -> None:
+    chosen = Filter(
+        lua,
+        backend("a"),
+        backend("b"),
+        backend("c", role="standby", context=1000),
+        backend("d", role="fallback"),
+    )
+    assert chosen()[0] == [1, 2]
+    assert chosen(tried=[1, 2])[0] == [3]
+    chosen.fail(1, "status")
+    chosen.fail(2)
+    assert chosen()[0] == [3], "a healthy spare before an active one that answers with errors"
+    assert chosen(prompt=2000)[0] == [4]
+    chosen.fail(3)
+    assert chosen()[0] == [4]
+    chosen.fail(4)
+    assert chosen()[:2] == ([1], "panic")
+
+
+def test_on_a_stale_snapshot_what_was_out_may_be_tried_again_but_not_what_drains(lua: Any) -> None:
+    chosen = Filter(
+        lua, backend("a", state="down"), backend("b", state="starting"), backend("c", state="draining")
+    )
+    assert chosen(stale=False)[:2] == ([], "down")
+    assert chosen(stale=True)[0] == [1, 2]
+    for index in (1, 2):
+        chosen.health.doubt(chosen.row(index), NOW - 5000, NOW)
+        chosen.health.probe(chosen.row(index), NOW)
+    assert chosen(stale=True)[:2] == ([], "ejected"), "one probe at a time"
+
+
 def test_nothing_ready_is_told_as_down(lua: Any) -> None:
     assert Filter(lua, backend("a", state="down"))()[:2] == ([], "down")
 

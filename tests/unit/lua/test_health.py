@@ -123,6 +123,17 @@ def test_a_probe_that_succeeds_closes(health: Any, h: Any) -> None:
     assert health.state(h, START + 5100) == health.CLOSED
 
 
+def test_a_backend_in_doubt_is_half_open_until_it_has_served_once(health: Any, h: Any) -> None:
+    health.doubt(h, START - 5000, START)
+    assert health.probe(h, START) is True
+    assert health.usable(h, START) is False
+    health.success(h, START + 10)
+    health.doubt(h, START - 5000, START + 20)
+    assert health.state(h, START + 20) == health.CLOSED, "it came back after that was said"
+    health.doubt(h, START + 30, START + 40)
+    assert health.state(h, START + 40) == health.HALF_OPEN
+
+
 def test_a_probe_of_which_nothing_is_heard_makes_room_for_the_next(health: Any, h: Any) -> None:
     fail(health, h, 3)
     health.probe(h, START + 5000)

@@ -64,13 +64,15 @@ function _M.new_view()
   return { random = random, settings = _M.settings(), now = 0, stale = false }
 end
 
---- Picks by a policy, or by what it fades to on a stale snapshot.
+--- The policy that decides: `policy` itself, or what it fades to on a stale snapshot.
+function _M.serving(policy, stale)
+  return stale and policy.telemetry and least_inflight or policy
+end
+
+--- Picks by a policy, or by what it fades to.
 -- @param policy as `get` returned it
 function _M.pick(policy, view, request, candidates, count)
-  if view.stale and policy.telemetry then
-    return least_inflight.pick(view, request, candidates, count)
-  end
-  return policy.pick(view, request, candidates, count)
+  return _M.serving(policy, view.stale).pick(view, request, candidates, count)
 end
 
 return _M
