@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
 from tests.integration.gateway.gateway import Gateway, http_block, settings, snapshot
-from tests.integration.servers import Nginx, RedisServer, wait_until
+from tests.integration.servers import Nginx, RedisServer
 
 
 @pytest.fixture
@@ -46,22 +49,49 @@ def start_gateway(
     return start
 
 
+class Publish:
+    """Publishes settings and a snapshot as a sidecar would: once, or again and again."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        self._client = client
+        self._sequence = 0
+
+    def __call__(self, fence: int = 1, sequence: int = 1, **changes: Any) -> None:
+        self._sequence = sequence
+        self._client.set("tw:settings", settings())
+        self._client.set("tw:snapshot", snapshot(fence, sequence, **changes))
+
+    @contextmanager
+    def again(self, **changes: Any) -> Iterator[None]:
+        """Publishes a snapshot twice a second meanwhile, so that it does not become stale."""
+        over = threading.Event()
+
+        def beat() -> None:
+            while True:
+                self(sequence=self._sequence + 1, **changes)
+                if over.wait(0.5):
+                    return
+
+        beating = threading.Thread(target=beat, daemon=True)
+        beating.start()
+        try:
+            yield
+        finally:
+            over.set()
+            beating.join()
+
+
 @pytest.fixture
-def publish(redis_server: RedisServer) -> Callable[..., None]:
-    """Publishes settings and a snapshot as a sidecar would."""
-    client = redis_server.client()
-
-    def put(fence: int = 1, sequence: int = 1, **changes: Any) -> None:
-        client.set("tw:settings", settings())
-        client.set("tw:snapshot", snapshot(fence, sequence, **changes))
-
-    return put
+def publish(redis_server: RedisServer) -> Publish:
+    """Publishes as a sidecar would."""
+    return Publish(redis_server.client())
 
 
 @pytest.fixture
-def gateway(start_gateway: Callable[..., Gateway], publish: Callable[..., None]) -> Gateway:
+def gateway(start_gateway: Callable[..., Gateway], publish: Publish) -> Gateway:
     """A gateway of two workers that has seen a snapshot of gpu-a and gpu-b."""
     publish()
     server = start_gateway()
-    wait_until(lambda: server.json("state").get("backends"), what="the first snapshot")
+    server.wait_for("settings", 1)
+    server.wait_for("snapshot", 1)
     return server

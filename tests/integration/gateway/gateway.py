@@ -9,26 +9,34 @@ from typing import Any
 
 import httpx
 
-from tests.integration.servers import Nginx
+from tests.integration.servers import Nginx, applied_everywhere, wait_until
 
 HERE = Path(__file__).resolve().parent
 
-LOCATIONS = ("hold", "view", "own", "state", "emit", "fail", "wait", "stall", "keys", "use")
+LOCATIONS = ("hold", "view", "own", "state", "emit", "fail", "wait", "stall", "keys", "use", "let_go")
 
 HTTP = """
   lua_shared_dict tokenweir_documents 16m;
   lua_shared_dict tokenweir_metrics 4m;
+  lua_shared_dict test_applied 1m;
+  lua_shared_dict test_held 1m;
   lua_socket_log_errors off;
   init_by_lua_block {
-    package.path = "%(here)s/?.lua;" .. package.path
+    package.path = "%(here)s/?.lua;%(here)s/../?.lua;" .. package.path
     require("tokenweir.init").start("{folder}/gateway.json")
     require("probe")
+    require("observe")
   }
-  init_worker_by_lua_block { require("tokenweir.init_worker").start(); require("probe").start() }
+  init_worker_by_lua_block {
+    require("observe").start()
+    require("tokenweir.init_worker").start()
+    require("probe").start()
+  }
   exit_worker_by_lua_block { require("tokenweir.init_worker").stop() }
   server {
     listen 127.0.0.1:{port};
 %(locations)s
+    location = /applied { content_by_lua_block { require("observe").serve() } }
     location = /metrics { content_by_lua_block { require("tokenweir.exposition").serve() } }
   }
 """
@@ -85,7 +93,7 @@ class Gateway:
         self.nginx = nginx
         # A connection for each request, so that any worker may answer.
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
-        self.http = httpx.Client(base_url=nginx.url, timeout=30, limits=limits, verify=False)
+        self.http = httpx.Client(base_url=nginx.url, timeout=90, limits=limits, verify=False)
 
     def get(self, path: str, **query: Any) -> httpx.Response:
         """A GET on a connection of its own."""
@@ -94,6 +102,20 @@ class Gateway:
     def json(self, path: str, **query: Any) -> Any:
         """The JSON that it answers with."""
         return self.get(path, **query).raise_for_status().json()
+
+    def let_go(self) -> None:
+        """Ends the requests that are held."""
+        self.get("let_go").raise_for_status()
+
+    def wait_for(self, document: str, number: float) -> None:
+        """Waits until the workers have applied this version of a document, or a later one."""
+
+        def everywhere() -> bool:
+            nginx = self.nginx
+            lines = self.get("applied").text
+            return applied_everywhere(lines, nginx.workers(), nginx.workers_expected, document, number)
+
+        wait_until(everywhere, what=f"{document} {number} in all workers")
 
     def metrics(self) -> dict[str, float]:
         """Its metrics by series."""

@@ -28,7 +28,15 @@ local function known_and_index()
   return known, index
 end
 
---- Holds a reservation for `ms`, streaming a byte every 50 ms if `stream` is set.
+local held = ngx.shared.test_held
+
+--- Lets all requests go that are held at this moment.
+function _M.let_go()
+  held:incr("round", 1, 0)
+  ngx.say("done")
+end
+
+--- Holds a reservation for `ms` or until `let_go`, streaming a byte every 50 ms if `stream` is set.
 function _M.hold()
   local known, index = known_and_index()
   local now = clock.ms()
@@ -39,7 +47,8 @@ function _M.hold()
   ledger.reserve(r, known.fleet, index, now)
   region.arrive(known.fleet.models.llama.place)
   local until_ms, tokens = now + tonumber(ngx.var.arg_ms or 100), 0
-  while clock.ms() < until_ms do
+  local round = held:get("round")
+  while clock.ms() < until_ms and held:get("round") == round do
     ngx.sleep(0.05)
     if r.stream then
       tokens = tokens + 1
@@ -177,7 +186,10 @@ function _M.wait()
   local known = state.current(clock.ms())
   local place, now = known.fleet.models.llama.place, clock.ms()
   region.set_head(place, region.ticket(now), 1, now)
-  ngx.sleep(tonumber(ngx.var.arg_ms or 500) / 1000)
+  local round = held:get("round")
+  while clock.ms() < now + tonumber(ngx.var.arg_ms) and held:get("round") == round do
+    ngx.sleep(0.02)
+  end
   region.set_head(place, 0, 0, 0)
   ngx.say("done")
 end

@@ -54,18 +54,18 @@ def emit(gateway: Gateway, requests: int, count: int) -> None:
 
 def test_a_record_is_a_completion_of_the_contract(gateway: Gateway, stream: Stream) -> None:
     gateway.get("emit", count=1)
-    wait_until(lambda: len(stream.records()) == 1, seconds=2)
+    wait_until(lambda: len(stream.records()) == 1)
     record = Completion.model_validate(stream.records()[0])
     assert (record.gateway, record.model, record.total_ms) == ("gw-1", "llama", 12.5)
-    assert abs(record.time_ms - time.time() * 1000) < 10_000
+    assert abs(record.time_ms - time.time() * 1000) < 60_000
 
 
 def test_all_records_of_all_workers_arrive_exactly_once(gateway: Gateway, stream: Stream) -> None:
     emit(gateway, 20, 100)
-    wait_until(lambda: len(stream.records()) >= 2000, seconds=5)
+    wait_until(lambda: len(stream.records()) >= 2000)
     assert len({record["id"] for record in stream.records()}) == len(stream.records()) == 2000
     assert stream.lost() == 0
-    wait_until(lambda: gateway.metrics()["tokenweir_events_sent_total"] == 2000, seconds=3)
+    wait_until(lambda: gateway.metrics()["tokenweir_events_sent_total"] == 2000)
     assert gateway.metrics()["tokenweir_events_dropped_total"] == 0
 
 
@@ -87,15 +87,15 @@ def test_nothing_is_lost_over_reloads(gateway: Gateway, stream: Stream) -> None:
         for _ in range(3):
             gateway.nginx.reload()
         assert [future.result().status_code for future in held] == [200] * 24
-    wait_until(lambda: len(stream.records()) == 24, seconds=3, what="24 records")
+    wait_until(lambda: len(stream.records()) == 24, what="24 records")
     assert stream.lost() == 0
 
 
 def test_nothing_is_lost_when_the_gateway_is_stopped_gracefully(gateway: Gateway, stream: Stream) -> None:
     emit(gateway, 4, 300)
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        held = [pool.submit(gateway.get, "hold", ms=600) for _ in range(8)]
-        time.sleep(0.3)
+        held = [pool.submit(gateway.get, "hold", ms=2000) for _ in range(8)]
+        wait_until(lambda: gateway.json("own")["gpu-a"]["n"] == 8, what="eight requests")
         gateway.nginx.stop(graceful=True)
         assert [future.result().status_code for future in held] == [200] * 8
     assert len(stream.records()) == 1208
@@ -110,7 +110,7 @@ def test_records_wait_while_redis_is_away(
     time.sleep(1)
     assert stream_is_away(stream)
     redis_server.start()
-    wait_until(lambda: len(stream.records()) == 1000, seconds=5)
+    wait_until(lambda: len(stream.records()) == 1000)
     assert stream.lost() == 0
 
 
@@ -129,7 +129,7 @@ def test_records_beyond_the_bound_are_dropped_and_counted_on_both_sides(
     redis_server.stop()
     emit(gateway, 30, 1000)
     redis_server.start()
-    wait_until(lambda: gateway.metrics()["tokenweir_events_sent_total"] > 0, seconds=5)
+    wait_until(lambda: gateway.metrics()["tokenweir_events_sent_total"] > 0)
     gateway.get("emit", count=1)
 
     def complete() -> bool:
@@ -137,13 +137,13 @@ def test_records_beyond_the_bound_are_dropped_and_counted_on_both_sides(
         sent, dropped = metrics["tokenweir_events_sent_total"], metrics["tokenweir_events_dropped_total"]
         return sent + dropped == 30_001
 
-    wait_until(complete, seconds=8, what="every record sent or counted as dropped")
+    wait_until(complete, what="every record sent or counted as dropped")
     dropped = gateway.metrics()["tokenweir_events_dropped_total"]
     assert dropped > 0
-    assert len(stream.records()) == 30_001 - dropped
+    wait_until(lambda: len(stream.records()) == 30_001 - dropped, what="the sent records")
     wait_until(lambda: len({f["source"] for f in stream.batches()}) == 2)
     emit(gateway, 10, 1)
-    wait_until(lambda: stream.lost() == dropped, seconds=5, what="the gaps")
+    wait_until(lambda: stream.lost() == dropped, what="the gaps")
 
 
 def test_what_a_worker_could_not_send_before_it_exited_is_sent_by_the_others(
@@ -154,7 +154,7 @@ def test_what_a_worker_could_not_send_before_it_exited_is_sent_by_the_others(
     gateway.nginx.reload()
     wait_until(lambda: len(gateway.nginx.workers()) == 2, what="the old workers' end")
     redis_server.start()
-    wait_until(lambda: len(stream.records()) == 500, seconds=5)
+    wait_until(lambda: len(stream.records()) == 500)
     assert stream.lost() == 0
 
 

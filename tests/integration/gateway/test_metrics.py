@@ -24,7 +24,7 @@ def serve(gateway: Gateway, count: int) -> None:
 
 def test_requests_of_all_workers_are_counted(gateway: Gateway) -> None:
     serve(gateway, 40)
-    wait_until(lambda: gateway.metrics().get(REQUESTS) == 40, seconds=3, what="40 requests")
+    wait_until(lambda: gateway.metrics().get(REQUESTS) == 40, what="40 requests")
     metrics = gateway.metrics()
     assert metrics['tokenweir_prompt_tokens_total{model="llama",backend="gpu-a"}'] == 4000
     assert metrics['tokenweir_output_tokens_total{model="llama",backend="gpu-a"}'] == 2000
@@ -38,9 +38,9 @@ def test_requests_of_all_workers_are_counted(gateway: Gateway) -> None:
 def test_counters_survive_a_reload(gateway: Gateway) -> None:
     serve(gateway, 10)
     gateway.nginx.reload()
-    wait_until(lambda: gateway.metrics().get(REQUESTS) == 10, seconds=3)
+    wait_until(lambda: gateway.metrics().get(REQUESTS) == 10)
     serve(gateway, 5)
-    wait_until(lambda: gateway.metrics().get(REQUESTS) == 15, seconds=3)
+    wait_until(lambda: gateway.metrics().get(REQUESTS) == 15)
 
 
 def test_the_text_is_what_prometheus_reads(gateway: Gateway) -> None:
@@ -54,7 +54,7 @@ def test_the_text_is_what_prometheus_reads(gateway: Gateway) -> None:
 
 def test_label_values_are_escaped(gateway: Gateway, publish: Publish) -> None:
     publish(sequence=2, backends=[backend("gpu-a", models={'a "b\\c': "x"})])
-    wait_until(lambda: gateway.json("state")["sequence"] == 2)
+    gateway.wait_for("snapshot", 2)
     assert 'tokenweir_queue_depth{model="a \\"b\\\\c"} 0' in gateway.get("metrics").text
 
 
@@ -64,7 +64,7 @@ def test_the_state_is_shown(gateway: Gateway) -> None:
     assert metrics['tokenweir_document_version{document="settings"}'] == 1
     assert metrics["tokenweir_redis_up"] == 1
     assert metrics["tokenweir_workers"] == 2
-    assert 0 <= metrics["tokenweir_snapshot_age_seconds"] < 10
+    assert 0 <= metrics["tokenweir_snapshot_age_seconds"] < 60
 
 
 def test_an_ejection_is_counted_and_told_in_the_lease(gateway: Gateway, redis_server: RedisServer) -> None:
@@ -72,10 +72,10 @@ def test_an_ejection_is_counted_and_told_in_the_lease(gateway: Gateway, redis_se
         gateway.get("fail", backend="gpu-b", why="connect")
     assert gateway.metrics()['tokenweir_backend_ejected{backend="gpu-b"}'] == 1
     series = 'tokenweir_ejections_total{backend="gpu-b",why="connect"}'
-    wait_until(lambda: gateway.metrics().get(series) == 1, seconds=3)
+    wait_until(lambda: gateway.metrics().get(series) == 1)
 
     def ejected() -> object:
         lease = redis_server.client().get("tw:gateway:gw-1")
         return json.loads(lease)["ejected"] == {"gpu-b": "connect"}
 
-    wait_until(ejected, seconds=1)
+    wait_until(ejected)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import concurrent.futures
 import time
-from collections.abc import Callable
 
+from tests.integration.gateway.conftest import Publish
 from tests.integration.gateway.gateway import Gateway, backend, settings
 from tests.integration.servers import RedisServer, wait_until
-
-Publish = Callable[..., None]
 
 EJECTED = 'tokenweir_backend_ejected{backend="gpu-a"}'
 
@@ -29,8 +27,7 @@ def test_an_ejection_outlives_a_reload(gateway: Gateway) -> None:
 
 def test_the_settings_of_passive_health_are_followed(gateway: Gateway, redis_server: RedisServer) -> None:
     redis_server.client().set("tw:settings", settings(version=2, health={"failures": 1}))
-    wait_until(lambda: gateway.json("state")["settings"]["version"] == 2, seconds=2)
-    time.sleep(0.3)
+    gateway.wait_for("settings", 2)
     assert gateway.json("fail")["ejected"]
 
 
@@ -39,7 +36,7 @@ def test_streams_that_stand_still_eject_their_backend_and_a_byte_brings_it_back(
         began = time.monotonic()
         pool.submit(gateway.get, "stall", stream=1, ms=6000)
         stalled = pool.submit(gateway.get, "stall", stream=1, ms=6000)
-        wait_until(lambda: gateway.metrics()[EJECTED] == 1, seconds=5, what="the ejection")
+        wait_until(lambda: gateway.metrics()[EJECTED] == 1, what="the ejection")
         assert time.monotonic() - began > 2.9
         assert "gpu-a stands still" in gateway.nginx.error_log()
         stalled.result()
@@ -60,9 +57,7 @@ def test_a_silent_stream_is_no_hang_while_the_engines_counters_move(
     moving = [backend("gpu-a", progress_age_ms=100), backend("gpu-b")]
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         silent = pool.submit(gateway.get, "stall", stream=1, ms=5000)
-        sequence = 2
-        while not silent.done():
-            publish(sequence=sequence, backends=moving)
-            sequence += 1
-            assert gateway.metrics()[EJECTED] == 0
-            time.sleep(0.3)
+        with publish.again(backends=moving):
+            while not silent.done():
+                assert gateway.metrics()[EJECTED] == 0
+                time.sleep(0.2)

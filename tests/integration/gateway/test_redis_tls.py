@@ -12,7 +12,8 @@ import pytest
 import redis
 
 from tests.integration.gateway.gateway import Gateway, settings, snapshot
-from tests.integration.servers import RedisServer, free_port, wait_until
+from tests.integration.servers import RedisServer, wait_until
+from tests.ports import free_port
 
 StartGateway = Callable[..., Gateway]
 
@@ -59,7 +60,7 @@ def test_the_snapshot_comes_over_tls(start_gateway: StartGateway, certificate: P
         redis={"port": tls_port, "tls": True, "tls_name": "redis.test"},
         extra=f"lua_ssl_trusted_certificate {certificate};",
     )
-    wait_until(lambda: gateway.json("state").get("backends"), seconds=3, what="the snapshot")
+    wait_until(lambda: gateway.json("state").get("backends"), what="the snapshot")
 
 
 def test_a_redis_of_another_name_is_not_trusted(
@@ -69,5 +70,5 @@ def test_a_redis_of_another_name_is_not_trusted(
         redis={"port": tls_port, "tls": True, "tls_name": "other.test"},
         extra=f"lua_ssl_trusted_certificate {certificate};",
     )
-    wait_until(lambda: "TLS: " in gateway.nginx.error_log(), seconds=3)
+    wait_until(lambda: "TLS: " in gateway.nginx.error_log(), what="the complaint")
     assert gateway.json("state").get("backends") is None
