@@ -46,6 +46,21 @@ COMPLETIONS_MS: Final = 200
 COALESCE_MS: Final = 20
 """Changes of state that come together are published together."""
 
+READ_AT_START: Final = (
+    "listen",
+    "admin",
+    "redis",
+    "telemetry",
+    "log",
+    "gateway_id",
+    "state_dir",
+    "limits.body_max",
+    "limits.body_memory",
+    "limits.connections",
+    "limits.drain",
+    "limits.tries",
+)
+"""Keys that nginx or the sidecar reads when it starts. (Fewer `limits.tries` hold at once.)"""
 FILES_MS: Final = 1000
 """How often the files that backends name are looked at."""
 
@@ -59,7 +74,7 @@ class ControlPlane:
         self.path = path.resolve()
         self.folder = self.path.parent
         self._environment = environment
-        base = load(self.path, environment)
+        self._started_with = base = load(self.path, environment)
         self.state_dir = self.folder / base.state_dir
         self.id = _sidecar_id()
         self.store = Store(base, self.folder, self.state_dir, self._edited_ms())
@@ -139,6 +154,16 @@ class ControlPlane:
             return self.path.stat().st_mtime_ns // 1_000_000
         except OSError:
             return 0  # reading it will tell
+
+    def pending(self) -> list[str]:
+        """Keys whose present value takes effect at the next start only."""
+        before, now = self._started_with.model_dump(), self.store.base.model_dump()
+
+        def value(of: dict[str, Any], key: str) -> Any:
+            section, _, member = key.partition(".")
+            return of[section][member] if member else of[section]
+
+        return [key for key in READ_AT_START if value(before, key) != value(now, key)]
 
     def changed(self) -> None:
         """The store was changed here: put it into effect and tell the other sidecars."""

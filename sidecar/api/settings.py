@@ -22,6 +22,10 @@ class SettingsView(BaseModel):
     file: str
     changes_file: str = Field(description="what the admin API changed")
     version: int = Field(description="version of the published settings")
+    pending: list[str] = Field(
+        description="keys that the file has changed and that take effect with `make up`: nginx or the "
+        "sidecar reads them at a start"
+    )
     configuration: dict[str, Any]
 
 
@@ -36,6 +40,7 @@ def _view(plane: ControlPlane) -> SettingsView:
         file=str(plane.path),
         changes_file=str(plane.store.path),
         version=plane.publisher.settings_version,
+        pending=plane.pending(),
         configuration=configuration,
     )
 
@@ -48,7 +53,7 @@ async def get_settings(plane: Plane) -> SettingsView:
 
 @router.post("/reload", summary="Read tokenweir.yaml again", responses={422: {"model": ProblemAnswer}})
 async def reload_settings(plane: Plane) -> SettingsView:
-    """Backends, models, keys, limits, policy and thresholds take effect at once; `listen`, `admin`, `redis`
-    and `telemetry` at the next start. A file with an error changes nothing."""
+    """Takes effect at once, but for what `pending` names in the answer. A file with an error changes
+    nothing."""
     plane.reload()
     return _view(plane)

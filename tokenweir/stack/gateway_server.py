@@ -11,7 +11,7 @@ from pathlib import Path
 from tokenweir.render import Paths, RenderError, write
 from tokenweir.render.nginx import metrics_port
 from tokenweir.stack.errors import StackError
-from tokenweir.stack.part import Part, Port, sources_stamp
+from tokenweir.stack.part import Part, Port, contents_stamp, sources_stamp
 from tokenweir.stack.probes import http_ready, url_host
 from tokenweir.stack.settings import Settings
 
@@ -62,7 +62,10 @@ def part(settings: Settings) -> Part:
     except RenderError as error:
         raise StackError(str(error)) from None
     check_rendered(binary, paths)
-    listen = settings.config.listen
+    listen, redis = settings.config.listen, settings.config.redis
+    secrets = [redis.gateway_password_file, redis.ca]
+    if listen.tls:
+        secrets += [listen.tls.certificate, listen.tls.key]
     alive = f"{base_url(settings)}/healthz"
     return Part(
         name="gateway",
@@ -78,6 +81,7 @@ def part(settings: Settings) -> Part:
         ],
         ready=lambda: http_ready(alive, verify=False),
         stamp="".join((paths.prefix / name).read_text() for name in READ_AT_START)
+        + contents_stamp(settings.path.parent, *secrets)
         + sources_stamp(ROOT, "lua"),
         reload_signal=signal.SIGHUP,
         stop_signal=signal.SIGQUIT,

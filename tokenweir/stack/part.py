@@ -53,6 +53,19 @@ class Part:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
+def contents_stamp(folder: Path, *names: str | None) -> str:
+    """Changes whenever the content of one of the files does; relative names start at `folder`. A file that
+    cannot be read counts as empty: whoever needs it says so."""
+    digest = hashlib.sha256()
+    for name in filter(None, names):
+        try:
+            content = (folder / name).read_bytes()
+        except OSError:
+            content = b""
+        digest.update(f"{name}:{len(content)}:".encode() + content)
+    return digest.hexdigest()
+
+
 def sources_stamp(root: Path, *folders: str) -> str:
     """Changes whenever a source file under the folders does, so that an update of the code is picked up."""
     digest = hashlib.sha256()

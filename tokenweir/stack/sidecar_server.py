@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tokenweir.stack.part import Part, Port, sources_stamp
+from tokenweir.secret_file import read_secret
+from tokenweir.stack.part import Part, Port, contents_stamp, sources_stamp
 from tokenweir.stack.probes import http_ready, url_host
 from tokenweir.stack.settings import Settings
 
@@ -19,17 +20,19 @@ def admin_url(settings: Settings) -> str:
 
 
 def admin_headers(settings: Settings) -> dict[str, str]:
-    """What a request to the admin API must carry. Raises OSError when the token's file cannot be read."""
+    """What a request to the admin API must carry. Raises ConfigError when the token's file cannot be used."""
     admin = settings.config.admin
     token = admin.token
     if admin.token_file:
-        token = (settings.path.parent / admin.token_file).read_text().strip()
+        token = read_secret(settings.path.parent / admin.token_file, "admin: token_file")
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 def part(settings: Settings) -> Part:
     """`python -m sidecar` with the stack's settings."""
-    admin = settings.config.admin
+    admin, redis = settings.config.admin, settings.config.redis
+    keys = (key.key_file for key in settings.config.keys)
+    secrets = (admin.token_file, redis.sidecar_password_file, redis.ca, *keys)
     url = f"{admin_url(settings)}/healthz"
     return Part(
         name="sidecar",
@@ -40,6 +43,8 @@ def part(settings: Settings) -> Part:
         log=settings.state.log / "sidecar.log",
         ports=[Port(admin.address, admin.port, "admin.port")],
         ready=lambda: http_ready(url),
-        stamp=settings.path.read_text() + sources_stamp(ROOT, "sidecar", "tokenweir"),
+        stamp=settings.path.read_text()
+        + contents_stamp(settings.path.parent, *secrets)
+        + sources_stamp(ROOT, "sidecar", "tokenweir"),
         needs=frozenset({"redis"}),
     )

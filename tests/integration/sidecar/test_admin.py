@@ -213,7 +213,11 @@ async def test_the_file_is_read_again_on_demand(write_config, start_sidecar, sto
     document["backends"].append({"id": "b", "url": other.url})
     document["queue"] = {"max_waiting": 5}
     path.write_text(yaml.safe_dump(document))
-    assert (await sidecar.http.post("/api/settings/reload")).status_code == 200
+    document["limits"] = {"body_max": "8MiB", "deadline": "1m"}
+    document["log"] = {"level": "debug"}
+    path.write_text(yaml.safe_dump(document))
+    answer = await sidecar.http.post("/api/settings/reload")
+    assert (answer.status_code, answer.json()["pending"]) == (200, ["log", "limits.body_max"])
     await until(lambda: backend(store, "b").get("state") == "ready", what="b ready")
     assert snapshot(store)["queue"]["max_waiting"] == 5
     path.write_text("backends: [{wrong: 1}]")
