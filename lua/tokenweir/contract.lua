@@ -653,6 +653,11 @@ _M.shapes = {
         ["max_length"] = 64,
         ["required"] = true,
       },
+      ["instance"] = {
+        ["type"] = "string",
+        ["max_length"] = 128,
+        ["default"] = "",
+      },
       ["time_ms"] = {
         ["type"] = "integer",
         ["min"] = 0,

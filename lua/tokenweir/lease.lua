@@ -74,7 +74,7 @@ function _M.build(id, known, now)
   sequence = max(sequence + 1, time_ms)
   local arrivals, queue = models(known, now)
   return cjson.encode {
-    schema = contract.schema, id = id, time_ms = time_ms, sequence = sequence,
+    schema = contract.schema, id = id, instance = region.instance(), time_ms = time_ms, sequence = sequence,
     snapshot_sequence = known.sequence, backends = backends(), arrivals = arrivals, queue = queue,
     ejected = passive_health.ejected(known, now), keys = key_use and key_use() or {},
   }

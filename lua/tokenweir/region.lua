@@ -108,6 +108,11 @@ function _M.open(directory)
   return true
 end
 
+--- Which gateway this is, whatever it is called: the same for all its workers, over reloads and binary upgrades.
+function _M.instance()
+  return posix.hostname():sub(1, 64) .. ":" .. ("%.0f"):format(tonumber(map.born))
+end
+
 --- Runs `change` while no other process changes what has several writers (names, sums of the dead).
 -- @return whatever `change` returns; or nil, err if another process holds the guard for too long
 function _M.guarded(change, ...)

@@ -22,6 +22,7 @@ class GatewayView(BaseModel):
     """One gateway by its lease."""
 
     id: str
+    shared: bool = Field(description="another gateway has this gateway_id too: one of them is not counted")
     age_ms: int = Field(description="since it wrote the lease, by the wall clocks of both")
     sequence: int
     snapshot_sequence: int = Field(description="snapshot that it serves by")
@@ -35,9 +36,11 @@ class GatewayView(BaseModel):
 @router.get("", summary="All gateways whose lease lives")
 async def gateways(plane: Plane) -> list[GatewayView]:
     now = wall_ms()
+    shared = plane.gateways.clashes.ids(now)
     return [
         GatewayView(
             id=lease.id,
+            shared=lease.id in shared,
             age_ms=max(0, now - lease.time_ms),
             sequence=lease.sequence,
             snapshot_sequence=lease.snapshot_sequence,

@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector as PrometheusCollector
 
 from sidecar.api.plane import Plane
-from sidecar.clock import monotonic_ms
+from sidecar.clock import monotonic_ms, wall_ms
 from sidecar.control_plane import ControlPlane
 from tokenweir.contract.records import State
 
@@ -63,6 +63,8 @@ class PlaneCollector(PrometheusCollector):
             plane.exchange.waiting_batches,
         )
         yield _gauge("gateways", "gateways whose lease lives", len(plane.gateways.leases))
+        shared = len(plane.gateways.clashes.ids(wall_ms()))
+        yield _gauge("gateway_ids_shared", "ids that two gateways have, by mistake", shared)
         yield _counter("leases_refused", "leases that could not be believed", plane.gateways.refused)
 
     def _completions(self) -> Iterator[Metric]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from sidecar.control.clashes import Clashes
 from tokenweir.contract import names
 
 MOST_GATEWAYS: Final = 256
@@ -18,6 +19,7 @@ class GatewayLease:
     """What one gateway says of itself. Token and request figures are per backend id."""
 
     id: str
+    instance: str
     time_ms: int
     sequence: int
     snapshot_sequence: int
@@ -46,6 +48,7 @@ def read_lease(text: str | bytes) -> GatewayLease:
         queue = _object(document.get("queue"))
         return GatewayLease(
             id=_text(document["id"]),
+            instance=_text(document.get("instance", "")),
             time_ms=int(_number(document["time_ms"])),
             sequence=int(_number(document["sequence"])),
             snapshot_sequence=int(_number(document.get("snapshot_sequence", 0))),
@@ -90,6 +93,7 @@ class Gateways:
     leases: dict[str, GatewayLease] = field(default_factory=dict)
     refused: int = 0
     """Leases that could not be believed, since the start."""
+    clashes: Clashes = field(default_factory=Clashes)
     known: bool = False
     """Whether the leases could be read at all at the last look (Redis may be away)."""
     _requests: dict[str, float] = field(default_factory=dict)
@@ -108,6 +112,7 @@ class Gateways:
                 self.refused += 1
             else:
                 leases[lease.id] = lease
+                self.clashes.observe(lease.id, lease.instance, lease.time_ms)
         self._requests_before, self._held_before = self._requests, self._held
         self.leases = leases
         self._requests, self._held = {}, {}

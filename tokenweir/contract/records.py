@@ -351,6 +351,10 @@ class Lease(Document):
     """`tw:gateway:<id>`: a gateway's facts, every 100 ms, gone after 3 s."""
 
     id: Id
+    instance: Annotated[
+        str,
+        Field(max_length=128, description="which gateway wrote it: two of one `gateway_id` differ in this"),
+    ] = ""
     time_ms: Count
     sequence: Count
     snapshot_sequence: Count = 0

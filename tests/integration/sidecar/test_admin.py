@@ -121,7 +121,7 @@ async def test_a_change_while_redis_is_away_is_kept_and_published_later(
     redis_server.start()
     add_user(redis_server.client())
     await until(lambda: backend(store, "a").get("state") == "draining", what="the drain")
-    assert "drain:a" in str(store.get(names.CHANGES))
+    await until(lambda: "drain:a" in str(store.get(names.CHANGES)), what="the change in Redis")
 
 
 async def test_wrong_values_are_named_with_an_example_and_change_nothing(
