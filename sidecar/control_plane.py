@@ -350,7 +350,8 @@ class ControlPlane:
 
 
 def _queue(config: Config) -> QueueLimits:
-    return QueueLimits(max_waiting=config.queue.max_waiting, max_wait_ms=config.queue.max_wait)
+    queue = config.queue
+    return QueueLimits(max_waiting=queue.max_waiting, max_wait_ms=queue.max_wait, max_bytes=queue.max_bytes)
 
 
 def _sidecar_id() -> str:

@@ -94,6 +94,12 @@ _M.shapes = {
             ["max"] = 3600000,
             ["default"] = 30000,
           },
+          ["max_bytes"] = {
+            ["type"] = "integer",
+            ["min"] = 0,
+            ["max"] = 1000000000000000,
+            ["default"] = 268435456,
+          },
         },
       },
       ["thresholds"] = {

@@ -23,6 +23,7 @@ local COUNTERS = {
   redis_errors = { "Polls of Redis that failed." },
   workers_swept = { "Workers that died and whose reservations were cleared." },
   retries = { "Requests sent to another backend after a first one could not take them.", "why" },
+  limit_counts_lost = { "Counts of a key's use that were forgotten for want of memory." },
   quarantined = { "Requests refused because their prompt met two crashes of engines." },
   shadow = { "Choices of the shadow policy, by whether they were the same.", "same" },
 }

@@ -4,49 +4,73 @@
 -- time, so that all gateways cut them alike.
 local errors = require "tokenweir.errors"
 local lease = require "tokenweir.lease"
+local metrics = require "tokenweir.metrics"
 local peers = require "tokenweir.peers"
 local ratelimit = require "tokenweir.core.ratelimit"
 
 local dict = ngx.shared.tokenweir_limits
 local ngx = ngx
 local check, window = ratelimit.check, ratelimit.window
-local ceil, max = math.ceil, math.max
+local key_use = peers.key_use
+local ceil, max, min = math.ceil, math.max, math.min
 local format = string.format
 
 local KEPT_S = 180
 
 local _M = {}
 
-local function name_of(kind, key, minute)
-  return kind .. key.id .. ":" .. minute
+local told = false
+
+-- The dict's names of a key's counts of requests and tokens, in a minute and in the one before; kept with the key.
+local function names_of(key, minute)
+  local names = key.names
+  if not names then
+    names = {}
+    key.names = names
+  end
+  if names.minute ~= minute then
+    local before = minute - 1
+    names.minute = minute
+    names.requests, names.tokens = "r:" .. key.id .. ":" .. minute, "t:" .. key.id .. ":" .. minute
+    names.requests_before, names.tokens_before = "r:" .. key.id .. ":" .. before, "t:" .. key.id .. ":" .. before
+  end
+  return names
 end
 
-local function counts(key, minute)
-  local requests, tokens = peers.key_use(key.id, minute)
-  return requests + (dict:get(name_of("r:", key, minute)) or 0), tokens + (dict:get(name_of("t:", key, minute)) or 0)
+-- A full dict forgets the counts of other keys, which are let in again too early.
+local function add(name, amount)
+  local _, _, forgot = dict:incr(name, amount, 0, KEPT_S)
+  if forgot then
+    metrics.add("limit_counts_lost", 1)
+    if not told then
+      told = true
+      ngx.log(ngx.WARN, "tokenweir: there is no room for the use of all keys, limits of some are not kept: ",
+        "the gateway must be rendered anew for so many keys")
+    end
+  end
 end
 
 local function refuse(what, limit, retry_ms)
-  if not retry_ms then
-    return errors.send(429, "request_too_large_for_limit", format(
-      "This request alone is reckoned to need more %s than the key's limit of %d per minute allows.", what, limit))
-  end
   return errors.send(429, "rate_limit_exceeded", format("The key's limit of %d %s per minute is used up.", limit, what),
     nil, retry_ms / 1000)
 end
 
 --- Lets a request in or ends it with 429. Fills `r.limited`, what the `x-ratelimit-*` headers say.
--- @param cost tokens that the request is reckoned to need
+-- @param cost tokens that the request is reckoned to need. A prediction alone makes no request impossible: more than
+--   the limit is not asked for, and what it really used is counted when it has ended.
 function _M.admit(r, key, cost)
   local wall = ngx.now() * 1000
   local minute = window(wall)
-  local requests, tokens = counts(key, minute)
-  local requests_before, tokens_before = counts(key, minute - 1)
-  local limited = { minute = minute }
+  local names = names_of(key, minute)
+  local limited = r.limits
+  limited.minute, limited.requests, limited.tokens, limited.charged = minute, nil, nil, nil
   r.limited = limited
+  local requests, tokens = key_use(key.id, minute)
+  local requests_before, tokens_before = key_use(key.id, minute - 1)
   local per_minute = key.requests_per_minute
   if per_minute then
-    local ok, remaining, reset, retry = check(per_minute, requests_before, requests, wall, 1)
+    local ok, remaining, reset, retry = check(per_minute, requests_before + (dict:get(names.requests_before) or 0),
+      requests + (dict:get(names.requests) or 0), wall, 1)
     limited.requests, limited.requests_left, limited.requests_reset = per_minute, max(0, remaining - 1), reset
     if not ok then
       return refuse("requests", per_minute, retry)
@@ -54,14 +78,16 @@ function _M.admit(r, key, cost)
   end
   per_minute = key.tokens_per_minute
   if per_minute then
-    local ok, remaining, reset, retry = check(per_minute, tokens_before, tokens, wall, cost)
+    cost = min(cost, per_minute)
+    local ok, remaining, reset, retry = check(per_minute, tokens_before + (dict:get(names.tokens_before) or 0),
+      tokens + (dict:get(names.tokens) or 0), wall, cost)
     limited.tokens, limited.tokens_left, limited.tokens_reset = per_minute, max(0, remaining - cost), reset
     if not ok then
       return refuse("tokens", per_minute, retry)
     end
   end
-  dict:incr(name_of("r:", key, minute), 1, 0, KEPT_S)
-  dict:incr(name_of("t:", key, minute), cost, 0, KEPT_S)
+  add(names.requests, 1)
+  add(names.tokens, cost)
   limited.charged = cost
 end
 
@@ -70,7 +96,8 @@ end
 function _M.settle(r, used)
   local limited = r.limited
   if limited and limited.charged and used ~= limited.charged then
-    dict:incr(name_of("t:", r.key, limited.minute), used - limited.charged, 0, KEPT_S)
+    -- In the minute of its admission, which may be over.
+    add("t:" .. r.key.id .. ":" .. limited.minute, used - limited.charged)
     limited.charged = used
   end
 end
@@ -99,11 +126,10 @@ local function use(settings)
   local minute = window(ngx.now() * 1000)
   for _, key in ipairs(settings and settings.keys or {}) do
     if key.requests_per_minute or key.tokens_per_minute then
-      local requests = dict:get(name_of("r:", key, minute))
+      local names = names_of(key, minute)
+      local requests = dict:get(names.requests)
       if requests then
-        list[key.id] = {
-          minute = minute, requests = requests, tokens = max(0, dict:get(name_of("t:", key, minute)) or 0),
-        }
+        list[key.id] = { minute = minute, requests = requests, tokens = max(0, dict:get(names.tokens) or 0) }
       end
     end
   end

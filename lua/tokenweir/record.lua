@@ -5,7 +5,7 @@
 --   access      arrived, kind, key (of the settings, or nil), priority, parsed, pool, model, deadline, limited
 --   prediction  prompt, mean, median, q90, sd, class, n, max_tokens, prompt_bytes, stream, tokens_per_event
 --   pick        backend (id), target (`targets.lua`), upstream, alternates, policy, shadow, probe
---   waiting     ticket, line_place, semaphore
+--   waiting     ticket, line_place, semaphore, waiting_bytes
 --   ledger      see `core/load.lua` and `ledger.lua`
 --   balancer    tries, tried, tried_count, refused (429 or 503 of the last backend), noted (passive health has it),
 --               cut (502 or 504: it broke off or was too late with a request that it had been sent)
@@ -24,7 +24,7 @@ local by_number, next_number = {}, 0
 
 local function new()
   local r = {
-    parsed = {}, tried = {}, tried_count = 0, sse_state = sse.new(), usage_state = usage.new(),
+    parsed = {}, tried = {}, tried_count = 0, sse_state = sse.new(), usage_state = usage.new(), limits = {},
     stream = false, n = 1, prompt = 0, tries = 0,
   }
   request.clear(r.parsed)

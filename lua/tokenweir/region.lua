@@ -35,7 +35,8 @@ local DEFINITION = [[
 typedef struct { double seen, length; char bytes[256]; double pad[6]; } tw_name;
 typedef struct {
   double pid, claimed_at, used;   /* used: only the loads 0 .. used - 1 were ever touched */
-  double pad[5];
+  double waiting_bytes;           /* of its requests that wait */
+  double pad[4];
   double head[MODELS], oldest[MODELS], depth[MODELS], arrivals[MODELS];
   tw_load load[BACKENDS];
 } tw_slot;
@@ -143,7 +144,7 @@ local function clear_slot(index)
   if slot.used > 0 then
     fill(slot.load, slot.used * load.SIZE)
   end
-  slot.used, slot.pid = 0, 0
+  slot.used, slot.pid, slot.waiting_bytes = 0, 0, 0
   return true
 end
 
@@ -313,6 +314,16 @@ function _M.heads(model)
     depth = depth + slot.depth[model]
   end
   return first, depth, oldest
+end
+
+--- @return number bytes of all requests that wait in this gateway
+function _M.waiting_bytes()
+  local _, slots, count = _M.live()
+  local sum = 0
+  for k = 1, count do
+    sum = sum + slots[k].waiting_bytes
+  end
+  return sum
 end
 
 --- Counts a request for a model.

@@ -18,7 +18,7 @@ local ngx = ngx
 local exiting = ngx.worker.exiting
 local now_ms = clock.ms
 local max, min = math.max, math.min
-local pairs = pairs
+local pairs, tonumber = pairs, tonumber
 
 --- How often a worker's first waiter looks.
 local LOOK_S = 0.005
@@ -57,6 +57,8 @@ local function enter(r, now)
   queue_order.push(entry.line, r.ticket)
   entry.records[r.ticket] = r
   waiting = waiting + 1
+  local own = region.own()
+  own.waiting_bytes = own.waiting_bytes + r.waiting_bytes
   publish(place, entry)
 end
 
@@ -73,6 +75,8 @@ function _M.leave(r)
   entry.records[ticket] = nil
   r.ticket = nil
   waiting = waiting - 1
+  local own = region.own()
+  own.waiting_bytes = own.waiting_bytes - r.waiting_bytes
   publish(place, entry)
   local first = was_first and first_of(entry)
   if first then
@@ -120,7 +124,8 @@ end
 function _M.wait(r, known, now, reason)
   local queue = known.queue
   local _, depth = region.heads(r.pool.place)
-  if depth >= queue.max_waiting then
+  r.waiting_bytes = tonumber(ngx.var.request_length)
+  if depth >= queue.max_waiting or region.waiting_bytes() + r.waiting_bytes > queue.max_bytes then
     return refuse(r, "full")
   end
   local until_ms = r.arrived + queue.max_wait_ms

@@ -26,6 +26,7 @@ EXAMPLES: dict[str, str] = {
     "deadline": "deadline: 120s",
     "idle": "idle: 10m",
     "max_wait": "max_wait: 30s",
+    "max_bytes": "max_bytes: 256MiB",
     "weight": "weight: 1.0",
     "role": "role: active             (active, standby or fallback)",
     "engine": "engine: vllm             (auto, vllm, sglang, tgi, llamacpp, trtllm, ollama)",

@@ -41,10 +41,14 @@ def _is_quantity(node: Schema) -> bool:
     return any(option.get("pattern", "").startswith(r"^\s*[0-9.]+") for option in node.get("anyOf", []))
 
 
+def _is_size(name: str) -> bool:
+    return name.startswith("body_") or name.endswith("_bytes")
+
+
 def _quantity(name: str, value: int) -> str:
     """A default as a person writes it: 4MiB, 10m, 500ms."""
     units = [("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024), ("", 1)]
-    if not name.startswith("body_"):
+    if not _is_size(name):
         units = [("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)]
     unit, size = next((unit, size) for unit, size in units if value % size == 0 and value >= size)
     return f"{value // size}{unit}"
@@ -53,7 +57,7 @@ def _quantity(name: str, value: int) -> str:
 def _type(name: str, node: Schema, definitions: Schema) -> str:
     node = _resolved(node, definitions)
     if _is_quantity(node):
-        return "size" if name.startswith("body_") else "time"
+        return "size" if _is_size(name) else "time"
     if "anyOf" in node:
         kinds = [_type(name, option, definitions) for option in node["anyOf"]]
         return " or ".join(dict.fromkeys(kind for kind in kinds if kind != "null"))

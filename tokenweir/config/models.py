@@ -301,9 +301,12 @@ class QueueConfig(Section):
     """The wait when no backend can take a request."""
 
     max_waiting: Annotated[
-        int, Field(ge=0, le=1_000_000, description="requests that may wait; more get a 503")
+        int, Field(ge=0, le=1_000_000, description="requests that may wait for a model; more get a 429")
     ] = 1000
-    max_wait: Annotated[Duration, Field(description="longest wait before a 503")] = 30_000
+    max_wait: Annotated[Duration, Field(description="longest wait before a 429")] = 30_000
+    max_bytes: Annotated[
+        ByteSize, Field(description="of all requests that wait in one gateway; more get a 429")
+    ] = 256 * 1024**2
 
 
 class LimitConfig(Section):

@@ -168,6 +168,9 @@ class QueueLimits(Record):
 
     max_waiting: Annotated[int, Field(ge=0, le=1_000_000)] = 1000
     max_wait_ms: Annotated[int, Field(ge=0, le=3_600_000)] = 30_000
+    max_bytes: Annotated[
+        int, Field(ge=0, le=10**15, description="of all requests that wait in one gateway")
+    ] = 256 * 1024**2
 
 
 class PolicySettings(Record):

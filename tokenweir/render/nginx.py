@@ -31,9 +31,18 @@ OWN_HEADERS = (
 SHARED_DICTS = {
     "tokenweir_documents": "64m",  # documents and leases as they came, what draining workers hand over
     "tokenweir_metrics": "8m",  # counters; nothing here may be evicted, so nothing else lives here
-    "tokenweir_limits": "8m",  # use per API key and minute
+    "tokenweir_limits": "8m",  # use per API key and minute; larger where there are many keys
     "tokenweir_quarantine": "4m",  # hashes of prompts that met crashes
 }
+
+
+LIMITS_KEYS_PER_MIB = 1024
+"""Two counts each of up to four minutes, 128 bytes a count."""
+
+
+def shared_dicts(config: Config) -> dict[str, str]:
+    """The gateway's shared memory zones and their sizes, with room for the use of every key."""
+    return SHARED_DICTS | {"tokenweir_limits": f"{8 + len(config.keys) // LIMITS_KEYS_PER_MIB}m"}
 
 
 CAP_SYS_RESOURCE = 24
@@ -180,7 +189,7 @@ def render(config: Config, paths: Paths, *, modules: list[Path] | None = None) -
         body_memory=config.limits.body_memory,
         access_log=config.log.access,
         lua_path=f"{paths.lua}/?.lua;{paths.lua}/?/init.lua;;",
-        shared=SHARED_DICTS.items(),
+        shared=shared_dicts(config).items(),
         resolvers=[] if is_address(host) else name_servers(),
         redis_ca=(config.redis.ca or paths.ca_bundle) if config.redis.tls else None,
         backend_ca=paths.ca_bundle,

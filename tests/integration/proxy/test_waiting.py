@@ -77,6 +77,24 @@ def test_who_comes_first_is_served_first_over_all_workers(narrow: Gateway, upstr
     assert [received.json["user"] for received in upstream.received] == [str(k) for k in range(8)]
 
 
+def test_the_line_is_bounded_in_bytes_over_all_workers(start_gateway: Start, upstream: Upstream) -> None:
+    gateway = start_gateway()
+    gateway.publish(backend(upstream, concurrency=1), queue={"max_bytes": 100_000})
+    upstream.answer = Answer(delay=0.5)
+    held = [gateway.open()]
+    wait_until(lambda: gateway.inflight() == 1, what="the first request")
+    held.append(gateway.open(user="x" * 60_000))
+    wait_until(lambda: depth(gateway) == 1, what="a waiter")
+    refused = gateway.post(user="x" * 60_000)
+    assert refused.status_code == 429
+    assert refused.json()["error"]["code"] == "overloaded"
+    held.append(gateway.open(user="x" * 30_000))
+    assert [connection.getresponse().status for connection in held] == [200] * 3
+    held = [gateway.open()]
+    wait_until(lambda: gateway.inflight() == 1, what="the next request")
+    assert gateway.post(user="x" * 90_000).status_code == 200, "what was served waits no more"
+
+
 def test_who_waits_until_its_deadline_is_told_so(start_gateway: Start, upstream: Upstream) -> None:
     gateway = start_gateway([backend(upstream, concurrency=1)], {"limits": {"deadline_ms": 400}})
     upstream.answer = Answer(delay=2)

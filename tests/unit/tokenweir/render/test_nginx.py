@@ -44,6 +44,16 @@ def test_limits_become_directives(tmp_path: Path) -> None:
     assert directive(text, "proxy_next_upstream_tries") == "2"
 
 
+def test_there_is_room_for_the_use_of_every_key(tmp_path: Path) -> None:
+    def size(keys: int) -> int:
+        listed = [{"id": f"k{k}", "sha256": f"{k:064x}"} for k in range(keys)]
+        text = render(config(keys=listed), paths(tmp_path))
+        return int(directive(text, "lua_shared_dict tokenweir_limits").removesuffix("m"))
+
+    assert size(0) == 8
+    assert size(5000) * 2**20 >= 5000 * 2 * 4 * 128
+
+
 def test_workers_run_as_another_user_only_under_root(tmp_path: Path) -> None:
     assert directive(render(config(), paths(tmp_path, "www-data")), "user") == "www-data"
     assert "\nuser " not in render(config(), paths(tmp_path))
