@@ -47,6 +47,7 @@ def create(plane: ControlPlane) -> FastAPI:
         summary="The fleet, its decisions, and what an operator may change while it runs.",
         version="1",
         lifespan=lifespan,
+        docs_url=None,  # FastAPI's own pages load their scripts from elsewhere
         redoc_url=None,
     )
     app.state.plane = plane

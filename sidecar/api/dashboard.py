@@ -1,4 +1,5 @@
-"""Routes: a page that shows the fleet. Its files hold no data, so they need no token; what it shows does."""
+"""Routes: pages that show the fleet and describe the API. Their files hold no data, so they need no
+token; what is shown there does."""
 
 from __future__ import annotations
 
@@ -33,3 +34,13 @@ async def style() -> FileResponse:
 @router.get("/dashboard/fleet.js")
 async def script() -> FileResponse:
     return FileResponse(FOLDER / "fleet.js", media_type="text/javascript", headers=HEADERS)
+
+
+@router.get("/docs")
+async def description() -> FileResponse:
+    return FileResponse(FOLDER / "api.html", headers=HEADERS)
+
+
+@router.get("/dashboard/api.js")
+async def description_script() -> FileResponse:
+    return FileResponse(FOLDER / "api.js", media_type="text/javascript", headers=HEADERS)

@@ -17,8 +17,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
 """Probes tell nothing that needs guarding."""
-PAGE_PATHS: Final = frozenset({"/", "/dashboard/style.css", "/dashboard/fleet.js"})
-"""The dashboard's files: a browser cannot send a token for them, and they hold no data."""
+PAGE_PATHS: Final = frozenset(
+    {"/", "/docs", "/dashboard/style.css", "/dashboard/fleet.js", "/dashboard/api.js"}
+)
+"""The pages' files: a browser cannot send a token for them, and they hold no data."""
 
 
 class Guard:

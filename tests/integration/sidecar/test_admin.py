@@ -318,13 +318,13 @@ async def test_the_sidecar_keeps_its_files_to_itself(write_config, start_sidecar
         assert file.stat().st_mode & 0o077 == 0
 
 
-async def test_the_dashboard_is_a_page_without_data_that_allows_no_foreign_script(
-    write_config, start_sidecar
-):
+async def test_the_pages_hold_no_data_and_load_nothing_from_elsewhere(write_config, start_sidecar):
     token = "a-token-for-this-test"
     sidecar = await start_sidecar(write_config("one", admin={"port": 1, "token": token}))
     for path, kind in {
         "/": "text/html",
+        "/docs": "text/html",
+        "/dashboard/api.js": "javascript",
         "/dashboard/style.css": "text/css",
         "/dashboard/fleet.js": "javascript",
     }.items():
@@ -332,6 +332,11 @@ async def test_the_dashboard_is_a_page_without_data_that_allows_no_foreign_scrip
         assert answer.status_code == 200
         assert kind in answer.headers["content-type"]
         assert "default-src 'none'" in answer.headers["content-security-policy"]
+        assert "//" not in re.sub(r"^\s*//.*$", "", answer.text, flags=re.M)
+    assert (await sidecar.http.get("/openapi.json")).status_code == 401
+    for path in ("/redoc", "/docs/oauth2-redirect"):
+        answer = await sidecar.http.get(path, headers={"Authorization": f"Bearer {token}"})
+        assert answer.status_code == 404
     assert (await sidecar.http.get("/api/fleet")).status_code == 401
 
 
