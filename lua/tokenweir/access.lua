@@ -13,11 +13,14 @@ local quarantine = require "tokenweir.quarantine"
 local record = require "tokenweir.record"
 local region = require "tokenweir.region"
 local request = require "tokenweir.core.request"
+local request_id = require "tokenweir.request_id"
 local state = require "tokenweir.state"
 local waiting = require "tokenweir.waiting"
 
 local ngx = ngx
+local variable = require("tokenweir.variable").get
 local get_method = ngx.req.get_method
+local new_id = request_id.next
 local now_ms = clock.ms
 local ceil = math.ceil
 local tonumber = tonumber
@@ -33,8 +36,7 @@ local _M = {}
 
 -- What kind of request it is, by the path that the engine will see.
 local function kind_of()
-  local var = ngx.var
-  local target = var.request_uri
+  local target = variable("request_uri")
   local kind = KINDS[target]
   if kind then
     return kind
@@ -49,7 +51,7 @@ local function kind_of()
     return errors.send(400, "invalid_path", "This path cannot be passed on: " .. wrong .. ".")
   end
   -- `/v1/ch%61t/completions` is the same place to an engine.
-  return KINDS[var.uri]
+  return KINDS[variable("uri")]
 end
 
 -- The model that the request goes to: what it names, else the configured one, else the only one there is.
@@ -111,6 +113,7 @@ function _M.run()
   local now = now_ms()
   local r = record.take(now)
   ngx.ctx = r
+  ngx.var.tw_new_id = new_id()
   local kind = kind_of()
   local known = state.current(now)
   local settings = known.settings
@@ -146,7 +149,7 @@ end
 
 --- Goes on in the location of backends whose certificate is not verified.
 function _M.resume()
-  ngx.ctx = record.find(tonumber(ngx.var.tw_request))
+  ngx.ctx = record.find(tonumber(variable("tw_request")))
 end
 
 return _M

@@ -2,7 +2,7 @@
 local errors = require "tokenweir.errors"
 local sha256 = require "tokenweir.sha256"
 
-local ngx = ngx
+local variable = require("tokenweir.variable").get
 local byte, char, find, lower, sub = string.byte, string.char, string.find, string.lower, string.sub
 local bor, bxor = bit.bor, bit.bxor
 local ipairs, tonumber = ipairs, tonumber
@@ -84,7 +84,7 @@ function _M.check(settings)
   if settings ~= generation then
     _M.prepare(settings)
   end
-  local header = ngx.var.http_authorization
+  local header = variable("http_authorization")
   if not header then
     return errors.send(401, "missing_api_key", "An API key is needed: send it as 'Authorization: Bearer KEY'.")
   end
@@ -114,7 +114,7 @@ local RANK = { high = 3, normal = 2, low = 1 }
 
 --- The request's priority: what it asks for, as far as its key lets it.
 function _M.priority(key)
-  local asked = ngx.var.http_x_priority
+  local asked = variable("http_x_priority")
   if asked then
     asked = lower(asked)
   end

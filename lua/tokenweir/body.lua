@@ -11,6 +11,7 @@ local request = require "tokenweir.core.request"
 local splice = require "tokenweir.core.splice"
 
 local ngx = ngx
+local variable = require("tokenweir.variable").get
 local get_body_data, get_body_file, read_body = ngx.req.get_body_data, ngx.req.get_body_file, ngx.req.read_body
 local run_worker_thread = rawget(ngx, "run_worker_thread")  -- missing where nginx has no threads
 local find, lower = string.find, string.lower
@@ -26,7 +27,7 @@ local edits = {}
 local made = 0
 
 local function refuse(code, message, param)
-  local encoding = ngx.var.http_content_encoding
+  local encoding = variable("http_content_encoding")
   if encoding and encoding ~= "" and lower(encoding) ~= "identity" then
     return errors.send(415, "unsupported_encoding",
       "The body is sent with Content-Encoding '" .. errors.echo(encoding) .. "'; send it as plain JSON.")
@@ -70,7 +71,7 @@ end
 
 -- Forms and files are routed by configuration; everything else below /v1/ is JSON.
 local function is_form()
-  local content_type = ngx.var.content_type
+  local content_type = variable("content_type")
   return content_type and find(lower(content_type), "multipart/", 1, true) == 1
 end
 

@@ -21,6 +21,12 @@ local LAZY_MS = 300
 
 local _M = {}
 
+-- The reader of `ngx.arg` ends in a call that is compiled only where something follows it, see `variable.lua`.
+local function passing()
+  local chunk, last = arg[1], arg[2]
+  return chunk, last
+end
+
 local function count(r, chunk, now)
   local stream = r.sse
   if not stream then
@@ -95,7 +101,7 @@ function _M.run()
   elseif r.late then
     return ngx.ERROR
   end
-  local chunk, last = arg[1], arg[2]
+  local chunk, last = passing()
   if chunk == "" then
     if last then
       r.ended = true

@@ -14,6 +14,7 @@ local usage = require "tokenweir.core.usage"
 local waiting = require "tokenweir.waiting"
 
 local ngx = ngx
+local variable = require("tokenweir.variable").get
 local ceil, floor = math.ceil, math.floor
 local now_ms = clock.ms
 
@@ -82,7 +83,7 @@ local function served(r, status, now)
   if r.limited then
     limits.settle(r, r.header and (prompt or r.prompt) + (output or 0) or 0)
   end
-  completion.write(r, ngx.var.tw_id, status, outcome, output, source, prompt, cached, now)
+  completion.write(r, variable("tw_id"), status, outcome, output, source, prompt, cached, now)
   write_variables(r, outcome, output, prompt)
 end
 

@@ -22,19 +22,30 @@ for b = 0, COUNT - 1 do
   lower[b] = b == 0 and 0 or upper[b - 1] + 1
 end
 
---- The bucket of so many remaining tokens.
--- @param remaining tokens, >= 0
--- @param from where to start looking: the bucket it was in (remaining tokens change little at a time)
+--- The bucket of so many remaining tokens. By halving and without a loop, which would keep its callers out of compiled
+-- code: they run on every request.
+-- @param remaining whole tokens, >= 0
 -- @return number 0 .. COUNT - 1
-function _M.of(remaining, from)
-  local b = from or 0
-  while b < COUNT - 1 and remaining > upper[b] do
-    b = b + 1
+function _M.of(remaining)
+  if remaining <= 256 then
+    if remaining <= 32 then
+      if remaining <= 8 then
+        return 0
+      end
+      return remaining <= 16 and 1 or 2
+    elseif remaining <= 64 then
+      return 3
+    end
+    return remaining <= 128 and 4 or 5
+  elseif remaining <= 2048 then
+    if remaining <= 512 then
+      return 6
+    end
+    return remaining <= 1024 and 7 or 8
+  elseif remaining <= 8192 then
+    return remaining <= 4096 and 9 or 10
   end
-  while b > 0 and remaining < lower[b] do
-    b = b - 1
-  end
-  return b
+  return remaining <= 16384 and 11 or 12
 end
 
 return _M

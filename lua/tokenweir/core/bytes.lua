@@ -19,7 +19,9 @@ local _M = {}
 -- @tparam string s
 -- @return const uint8_t *
 function _M.of(s)
-  return cast(pointer, s)
+  -- No tail call: LuaJIT would not compile it where the caller is not compiled.
+  local p = cast(pointer, s)
+  return p
 end
 
 --- Whether `n` bytes at `a` and at `b` are the same.

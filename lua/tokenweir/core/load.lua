@@ -128,7 +128,7 @@ function _M.progress(row, r, tokens_so_far)
   local n = r.n
   local each = remaining_after(r, floor(tokens / n))
   local held, remaining = r.prompt + tokens, n * each
-  local b, old = bucket_of(each, r.bucket), r.bucket
+  local b, old = bucket_of(each), r.bucket
   if b == old then
     row.bucket_held[b] = row.bucket_held[b] + (held - r.held)
   else
