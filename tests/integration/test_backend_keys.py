@@ -14,8 +14,9 @@ import yaml
 from sidecar import app
 from sidecar.control_plane import ControlPlane
 from tests.integration.proxy.gateway import Gateway
-from tests.integration.servers import RedisServer, free_port, wait_until
+from tests.integration.servers import PATIENCE, RedisServer, wait_until
 from tests.integration.upstream import Answer, Received, Upstream
+from tests.ports import free_port
 from tokenweir.render import Paths
 
 
@@ -77,7 +78,7 @@ class Stack:
             ready = self.gateway.get("/readyz").status_code == 200
             return ready and name in self.gateway.metrics()
 
-        await asyncio.to_thread(wait_until, usable, 10, f"{backend} in rotation")
+        await asyncio.to_thread(wait_until, usable, PATIENCE, f"{backend} in rotation")
         await asyncio.sleep(1)
         return await asyncio.to_thread(self.gateway.post, headers={"Authorization": "Bearer sk-client"})
 

@@ -18,7 +18,7 @@ import openai
 import pytest
 
 from tests.documentation import blocks
-from tests.integration.servers import free_port
+from tests.ports import free_port
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -124,7 +124,7 @@ def test_make_up_prints_urls_and_a_curl_line_that_works(running: Copy) -> None:
 def test_make_up_again_is_fast_and_leaves_every_process_alone(running: Copy) -> None:
     before, began = running.pids(), time.monotonic()
     running.run("make up")
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
     assert running.pids() == before
     assert len(before) == 8
 

@@ -49,8 +49,8 @@ class Running:
         return found
 
     async def until(self, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """Wait until the engine's state is as wanted, at most ten seconds."""
-        for _ in range(500):
+        """Wait until the engine's state is as wanted, at most thirty seconds."""
+        for _ in range(1500):
             if condition(state := await self.state()):
                 return state
             await asyncio.sleep(0.02)

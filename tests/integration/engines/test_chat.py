@@ -154,5 +154,5 @@ def test_the_engine_stops_when_the_client_of_a_stream_leaves(
     stream.close()
     left = time.monotonic()
     while sum(engine.busy() for engine in engines):
-        assert time.monotonic() - left < 1, "the engine still generates for a client that left"
+        assert time.monotonic() - left < 5, "the engine still generates for a client that left"
         time.sleep(0.02)

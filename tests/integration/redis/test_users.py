@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +15,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from tests.integration.servers import wait_until
+from tests.ports import free_port
 from tokenweir.contract import names
 from tokenweir.stack.credentials import TEMPLATE, password_files, render_acl
 
@@ -81,25 +83,23 @@ FORBIDDEN = [
 ]
 
 
+def _answers(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, Path]]:
     """The port of a Redis with the shipped users, and the folder of their passwords."""
     folder = tmp_path_factory.mktemp("redis")
     (folder / "users.acl").write_text(render_acl(password_files(folder)))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     binary = shutil.which("redis-server")
     assert binary, "apt-get install redis-server"
     argv = [binary, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
     with subprocess.Popen([*argv, "--aclfile", str(folder / "users.acl")]) as process:
-        until = time.monotonic() + 10
-        while time.monotonic() < until:
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                break
-            except OSError:
-                time.sleep(0.02)
+        wait_until(lambda: _answers(port), what="redis-server")
         yield port, folder
         process.terminate()
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 
-from tests.integration.sidecar.conftest import backend, snapshot, until
+from tests.integration.sidecar.conftest import backend, quickest, snapshot, until
 from tokenweir.contract import names
 from tokenweir.contract.records import BackendLoad, Lease, Settings, Snapshot, Stats
 from tokenweir.render import Paths
@@ -15,7 +15,8 @@ from tokenweir.render import Paths
 def put_lease(store, **backends):
     loads = {name: BackendLoad(n=n, held=100 * n) for name, n in backends.items()}
     now = int(time.time() * 1000)
-    store.set(names.GATEWAY + "g1", Lease(id="g1", time_ms=now, sequence=1, backends=loads).dump(), px=3000)
+    lease = Lease(id="g1", time_ms=now, sequence=1, backends=loads)
+    store.set(names.GATEWAY + "g1", lease.dump(), px=60_000)
     store.zadd(names.GATEWAYS, {"g1": now})
 
 
@@ -33,17 +34,26 @@ async def test_every_document_keeps_the_contract(write_config, start_sidecar, st
 async def test_a_snapshot_comes_every_interval(write_config, start_sidecar, store, engines):
     await start_sidecar(write_config("one", backends=[engines().url]))
     await until(lambda: snapshot(store), what="a snapshot")
-    first = snapshot(store)["sequence"]
-    await asyncio.sleep(1)
-    assert 7 <= snapshot(store)["sequence"] - first <= 12
+
+    async def ten():
+        first, began = snapshot(store)["sequence"], time.monotonic()
+        await until(lambda: snapshot(store)["sequence"] >= first + 10, what="ten snapshots")
+        return time.monotonic() - began
+
+    assert 0.8 < await quickest(ten, enough=1.4) < 1.4
 
 
 async def test_a_change_of_state_is_published_at_once(write_config, start_sidecar, store, engines):
     path = write_config("one", backends=[{"id": "a", "url": engines().url}], telemetry={"interval": "2s"})
     sidecar = await start_sidecar(path)
-    await until(lambda: backend(store, "a").get("state") == "ready", 8, "ready")
-    await sidecar.http.post("/api/backends/a/drain")
-    assert await until(lambda: backend(store, "a")["state"] == "draining", what="draining") < 0.5
+    await until(lambda: backend(store, "a").get("state") == "ready", what="ready")
+    # Snapshots come every half second in any case.
+    took = 0.0
+    for _ in range(5):
+        for change, state in (("drain", "draining"), ("undrain", "ready")):
+            await sidecar.http.post(f"/api/backends/a/{change}")
+            took += await until(lambda wanted=state: backend(store, "a")["state"] == wanted, what=state)
+    assert took < 1.5
 
 
 async def test_the_first_snapshot_waits_until_every_backend_was_looked_at(
@@ -61,7 +71,7 @@ async def test_a_loading_engine_is_starting_and_then_ready(write_config, start_s
     await until(lambda: backend(store, "a").get("state") == "starting", what="starting")
     assert "503" in backend(store, "a")["reasons"][0]
     engine.loading = False
-    assert await until(lambda: backend(store, "a")["state"] == "ready", what="ready") < 1
+    assert await until(lambda: backend(store, "a")["state"] == "ready", what="ready") < 2
 
 
 async def test_a_stopped_engine_is_down_and_comes_back(write_config, start_sidecar, store, engines):
@@ -85,7 +95,7 @@ async def test_a_frozen_engine_is_down_within_five_seconds_at_the_usual_pace(
     engine.running = 2
     await asyncio.sleep(0.6)
     engine.frozen = True
-    took = await until(lambda: backend(store, "a")["state"] == "down", 6, "down")
+    took = await until(lambda: backend(store, "a")["state"] == "down", what="down")
     assert took < 5
     assert backend(store, "a")["progress_age_ms"] > 2000
 

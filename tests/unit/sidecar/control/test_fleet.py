@@ -156,7 +156,7 @@ def test_a_fleet_of_256_is_decided_in_a_small_part_of_a_tick(gateways):
         serve(fleet, backend_id)
     fleet.decide(1200)
     best = float("inf")
-    for _ in range(3):
+    for _ in range(20):
         began = monotonic_ms()
         assert len(fleet.decide(1200)) == 256
         best = min(best, monotonic_ms() - began)

@@ -255,8 +255,8 @@ async def test_a_hurried_watch_looks_at_once(engine, fetcher):
     origin = Origin(f"http://127.0.0.1:{engine.port}", "x")
     watch = Watch(config, lambda: origin, fetcher, 60_000, lambda _, look, __: looks.put_nowait(look))
     task = asyncio.create_task(watch.run())
-    assert await asyncio.wait_for(looks.get(), 2) is Look.OK
+    assert await asyncio.wait_for(looks.get(), 20) is Look.OK
     await asyncio.sleep(0)
     watch.hurry()
-    assert await asyncio.wait_for(looks.get(), 2) is Look.OK
+    assert await asyncio.wait_for(looks.get(), 20) is Look.OK
     task.cancel()

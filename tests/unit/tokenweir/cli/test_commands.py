@@ -120,4 +120,4 @@ def test_down_stops_what_runs_though_the_configuration_is_broken_by_now(write, t
         status, output = run("down", "--config", path)
         assert status == 0
         assert "not valid YAML" in output
-        assert part.wait(timeout=5) == -signal.SIGTERM
+        assert part.wait(timeout=30) == -signal.SIGTERM
