@@ -56,11 +56,12 @@ end
 
 -- The model that the request goes to: what it names, else the configured one, else the only one there is.
 local function resolve(r, known, key)
-  local asked = r.parsed.model
+  local asked = r.parsed.model or r.form and r.form.model
   local name = asked or models.default(known)
   if not name then
     return errors.send(400, "model_required",
-      "The request names no model, and no default_model is configured. " .. models.listing(known, key), "model")
+      "The request names no model, and none is configured for it (paths, default_model). "
+      .. models.listing(known, key), "model")
   end
   local pool = known.fleet.models[name]
   if not pool or not auth.allows(key, name, pool.name) then
@@ -143,6 +144,8 @@ function _M.run()
   if r.parsed.kind then
     body.rewrite(r, r.upstream, r.kind ~= "other")
     request.clear(r.parsed)
+  elseif r.form then
+    body.rewrite_form(r, r.upstream)
   end
   set_variables(r, known)
 end

@@ -5,6 +5,7 @@
 local body_bytes = require "tokenweir.body_bytes"
 local bytes = require "tokenweir.core.bytes"
 local errors = require "tokenweir.errors"
+local form = require "tokenweir.core.form"
 local json_string = require "tokenweir.core.json_string"
 local posix = require "tokenweir.posix"
 local request = require "tokenweir.core.request"
@@ -15,7 +16,7 @@ local variable = require("tokenweir.variable").get
 local get_body_data, get_body_file, read_body = ngx.req.get_body_data, ngx.req.get_body_file, ngx.req.read_body
 local run_worker_thread = rawget(ngx, "run_worker_thread")  -- missing where nginx has no threads
 local find, lower = string.find, string.lower
-local ipairs, unpack = ipairs, unpack
+local ipairs, type, unpack = ipairs, type, unpack
 
 local THREADS, MODULE = "tokenweir", "tokenweir.body_file"
 
@@ -56,23 +57,52 @@ local function in_thread(...)
   return result, err
 end
 
+local function inspect(what, path, how)
+  local found = in_thread(what, path, how)
+  if found.code == "unreadable" then
+    ngx.log(ngx.ERR, "tokenweir: a body file cannot be read: ", found.message)
+    return errors.send(500, "internal_error", "The gateway could not read the body.")
+  end
+  return found
+end
+
 local function parse_file(r, path)
-  local found = in_thread("inspect", path, r.kind)
+  local found = inspect("inspect", path, r.kind)
   if not found.ok then
-    if found.code == "unreadable" then
-      ngx.log(ngx.ERR, "tokenweir: a body file cannot be read: ", found.message)
-      return errors.send(500, "internal_error", "The gateway could not read the body.")
-    end
     return refuse_unless_other(r, found.code, found.message, found.param)
   end
   request.adopt(r.parsed, found, path)
   r.digest = found.digest  -- nothing of it can be hashed later without reading the file again
 end
 
--- Forms and files are routed by configuration; everything else below /v1/ is JSON.
+-- Forms (audio, files) are looked into for their model only; everything else below /v1/ is JSON.
 local function is_form()
   local content_type = variable("content_type")
   return content_type and find(lower(content_type), "multipart/", 1, true) == 1
+end
+
+local function boundary_of()
+  local content_type = ngx.req.get_headers(0)["content-type"]
+  return type(content_type) == "string" and form.boundary(content_type) or nil
+end
+
+local function read_form(r, p, size, path)
+  local found
+  local boundary = boundary_of()
+  if not boundary then
+    found = { message = "its Content-Type names no boundary, or more than one" }
+  elseif path then
+    found = inspect("inspect_form", path, boundary)
+  else
+    local ok, model, first, last = form.model(p, size, boundary)
+    found = ok and { ok = true, model = model, first = first, last = last } or { message = model }
+  end
+  if found.ok then
+    found.file = path
+    r.form = found.model and found or nil
+  elseif r.key and r.key.models then
+    return refuse("invalid_form", "The form cannot be read: " .. found.message .. ".")
+  end
 end
 
 --- Reads the whole body and parses what is JSON into `r.parsed`. A bad one ends the request.
@@ -80,8 +110,12 @@ function _M.read(r)
   read_body()
   local p, size = body_bytes.get()
   local path = not p and get_body_file()
-  if r.kind == "other" and (not p and not path or is_form()) then
-    return
+  if r.kind == "other" then
+    if not p and not path then
+      return
+    elseif is_form() then
+      return read_form(r, p, size, path)
+    end
   end
   if path then
     return parse_file(r, path)
@@ -119,6 +153,22 @@ end
 function _M.discard(r)
   posix.unlink(r.body_file)
   r.body_file = nil
+end
+
+--- Makes a form name the model as the engine does.
+function _M.rewrite_form(r, upstream)
+  local found = r.form
+  if found.model == upstream then
+    return
+  end
+  for k = #edits, 1, -1 do
+    edits[k] = nil
+  end
+  edits[1], edits[2], edits[3] = found.first, found.last, upstream
+  if found.file then
+    return rewrite_file(r, found.file)
+  end
+  ngx.req.set_body_data(splice.apply(get_body_data(), edits))
 end
 
 --- Makes the body say what the engine is to see: its own name of the model, and one value for each member.

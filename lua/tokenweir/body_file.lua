@@ -4,6 +4,7 @@
 --
 -- Everything passed and returned is plain values, as the thread has a Lua of its own.
 local ffi = require "ffi"
+local form = require "tokenweir.core.form"
 local mapped_file = require "tokenweir.mapped_file"
 local posix = require "tokenweir.posix"
 local request = require "tokenweir.core.request"
@@ -72,6 +73,21 @@ function _M.inspect(path, kind)
   request.clear(parsed)
   mapped_file.close(file)
   return result
+end
+
+--- What `core/form.model` finds, of a form in a file.
+-- @treturn table `ok` true: `model`, `first`, `last`; `ok` false: `code` and `message` as of `inspect`
+function _M.inspect_form(path, boundary)
+  local file, trouble = mapped_file.open(path)
+  if not file then
+    return refused("unreadable", trouble)
+  end
+  local ok, model, first, last = form.model(file.p, file.size, boundary)
+  mapped_file.close(file)
+  if not ok then
+    return refused("invalid_form", model)
+  end
+  return { ok = true, model = model, first = first, last = last }
 end
 
 local function write_edited(fd, file, edits)

@@ -8,6 +8,7 @@ local state = require "tokenweir.state"
 local ngx = ngx
 local concat, sort = table.concat, table.sort
 local floor = math.floor
+local sub = string.sub
 local next, pairs = next, pairs
 local encode = json_string.encode
 
@@ -66,10 +67,22 @@ local function visible(fleet, key)
   return names
 end
 
---- The model of requests that name none: the configured one, or the only one there is.
+-- The configured model of a path: that of the longest prefix.
+local function of_path(paths, path)
+  local longest, name = 0, nil
+  for prefix, model in pairs(paths) do
+    if #prefix > longest and sub(path, 1, #prefix) == prefix then
+      longest, name = #prefix, model
+    end
+  end
+  return name
+end
+
+--- The model of requests that name none: the one configured for the path or for all, or the only one there is.
 -- @return string or nil
 function _M.default(known)
-  local name = known.settings.default_model
+  local settings = known.settings
+  local name = next(settings.paths) and of_path(settings.paths, ngx.var.uri) or settings.default_model
   if name then
     return name
   end

@@ -65,6 +65,7 @@ function _M.give(r)
   r.wait_ms, r.probe, r.reserved, r.tokens_per_event = nil, nil, nil, nil
   r.tries, r.tried_count, r.refused, r.cut = 0, 0, nil, nil
   r.header, r.sse, r.usage, r.first_byte, r.last_byte, r.first_token = nil, nil, nil, nil, nil, nil
+  r.form = nil
   r.ended, r.broken, r.late, r.noted, r.digest, r.told = nil, nil, nil, nil, nil, nil
   pooled = pooled + 1
   pool[pooled] = r

@@ -41,6 +41,18 @@ function _M.find(p, c, from, to)
   return at - p
 end
 
+--- Index of the first place of the string `what` in `[from, to)` of `p`, or -1.
+function _M.find_text(p, what, from, to)
+  if from >= to then
+    return -1
+  end
+  local at = C.tw_memmem(p + from, to - from, what, #what)
+  if at == nil then
+    return -1
+  end
+  return at - p
+end
+
 --- Index of the last place of the string `what` in `[0, n)` of `p`, or -1.
 function _M.find_last(p, what, n)
   local last, from = -1, 0
