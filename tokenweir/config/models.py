@@ -1,16 +1,17 @@
-"""The models of `tokenweir.yaml`. Times like `30s` are kept in ms; sizes like `4MiB` in bytes."""
+"""The whole of `tokenweir.yaml`. Times like `30s` are kept in ms; sizes like `4MiB` in bytes."""
 
 from __future__ import annotations
 
-import hashlib
-import ipaddress
-import re
 from typing import Annotated, Any, Literal, Self
-from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from tokenweir.config.quantities import ByteSize, Duration
+from tokenweir.config.backends import BackendConfig, BackendTls
+from tokenweir.config.keys import KeyConfig, hash_key
+from tokenweir.config.limits import LimitConfig, QueueConfig
+from tokenweir.config.quantities import Duration
+from tokenweir.config.section import Section
+from tokenweir.config.servers import Admin, Listen, Redis
 from tokenweir.contract.records import (
     HeaderSettings,
     HealthSettings,
@@ -19,237 +20,20 @@ from tokenweir.contract.records import (
     PathPrefix,
     Policy,
     PolicySettings,
-    Priority,
-    Role,
 )
 
-Port = Annotated[int, Field(ge=1, le=65535)]
-Engine = Literal["auto", "vllm", "sglang", "tgi", "llamacpp", "trtllm", "ollama"]
-
-
-class Section(BaseModel):
-    """A part of the configuration: unknown keys are errors, so that a typing mistake is seen."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-class ServerTls(Section):
-    """TLS towards clients."""
-
-    certificate: Annotated[str, Field(description="PEM file: the certificate and its chain")]
-    key: Annotated[str, Field(description="PEM file: the private key")]
-
-
-class Listen(Section):
-    """Where the gateway listens."""
-
-    address: Annotated[str, Field(description="0.0.0.0 or :: lets other machines in; set `keys` then")] = (
-        "127.0.0.1"
-    )
-    port: Annotated[Port, Field(description="TCP port for clients")] = 8080
-    tls: ServerTls | None = None
-    workers: Annotated[int | Literal["auto"], Field(description="nginx worker processes")] = "auto"
-    metrics_port: Annotated[
-        Port | None,
-        Field(description="loopback port of the gateway's /metrics; null: the listen port + 1000"),
-    ] = None
-
-    @field_validator("address")
-    @classmethod
-    def _plain_address(cls, value: str) -> str:
-        if not re.fullmatch(r"[A-Za-z0-9.:_\[\]-]+", value):
-            raise ValueError("an IP address or a host name is wanted")
-        return value
-
-
-class Admin(Section):
-    """The sidecar's admin API, dashboard and metrics."""
-
-    address: Annotated[str, Field(description="beyond loopback only with a token")] = "127.0.0.1"
-    port: Annotated[Port, Field(description="TCP port for operators and Prometheus")] = 8081
-    token: Annotated[
-        str | None,
-        Field(min_length=16, description="bearer token; without one the API answers on loopback only"),
-    ] = None
-    token_file: Annotated[str | None, Field(description="file that holds the token")] = None
-    files_dir: Annotated[
-        str,
-        Field(min_length=1, description="folder below which backends added by the admin API may name files"),
-    ] = "secrets"
-
-    @model_validator(mode="after")
-    def _guarded(self) -> Self:
-        if self.token and self.token_file:
-            raise ValueError("give `token` or `token_file`, not both")
-        loopback = self.address in {"127.0.0.1", "::1", "localhost"}
-        if not loopback and not (self.token or self.token_file):
-            raise ValueError(
-                f"`address` {self.address} is reachable from outside: set `token_file` (or `token`), "
-                "or listen on 127.0.0.1"
-            )
-        return self
-
-
-class Redis(Section):
-    """Where Redis is. The gateway and the sidecar each have a user of their own."""
-
-    host: Annotated[
-        str, Field(description="name or address; not set: `make up` starts a Redis of its own")
-    ] = "127.0.0.1"
-    port: Annotated[Port, Field(description="for the Redis of `make up`: 16379 unless set")] = 6379
-    db: Annotated[int, Field(ge=0, le=15, description="database number")] = 0
-    tls: Annotated[bool, Field(description="TLS to Redis")] = False
-    ca: Annotated[str | None, Field(description="PEM file that verifies the server")] = None
-    gateway_user: Annotated[str | None, Field(description="ACL user of the gateways")] = None
-    gateway_password_file: Annotated[str | None, Field(description="file with its password")] = None
-    sidecar_user: Annotated[str | None, Field(description="ACL user of the sidecars")] = None
-    sidecar_password_file: Annotated[str | None, Field(description="file with its password")] = None
-
-
-class BackendTls(Section):
-    """TLS towards a backend."""
-
-    verify: Annotated[bool, Field(description="check the server's certificate")] = True
-    ca: Annotated[str | None, Field(description="PEM file; null: the system's")] = None
-    server_name: Annotated[str | None, Field(description="expected name; null: the URL's host")] = None
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host.strip("[]"))
-    except ValueError:
-        return False
-    return True
-
-
-def _models(value: Any) -> Any:
-    if isinstance(value, str):
-        return {value: value}
-    if isinstance(value, list):
-        return {name: name for name in value}
-    return value
-
-
-class BackendConfig(Section):
-    """One inference server. Only `url` is needed: the rest is asked of the engine or has a sound default."""
-
-    url: Annotated[str, Field(description="http://host:port or https://host")]
-    id: Annotated[Id, Field(description="name in headers, logs, metrics; null: made from the address")] = ""
-    engine: Annotated[Engine, Field(description="kind of server; auto: found out from its answers")] = "auto"
-    models: Annotated[
-        dict[ModelName, ModelName] | None,
-        BeforeValidator(_models),
-        Field(
-            description="list of names, or public name -> the engine's name; null: what its /v1/models lists"
-        ),
-    ] = None
-    gpu: Annotated[
-        str | None, Field(description="kind, for the first cost figures: A100-80G, H100, T4, ...")
-    ] = None
-    gpus: Annotated[int, Field(ge=1, le=64, description="GPUs of this server (tensor parallel)")] = 1
-    precision: Annotated[str, Field(max_length=16, description="of the weights: fp16, fp8, int4, ...")] = ""
-    role: Annotated[
-        Role, Field(description="standby and fallback get requests only when they are needed")
-    ] = Role.ACTIVE
-    weight: Annotated[float, Field(gt=0, le=1e6, description="share of requests against the others")] = 1
-    kv_capacity: Annotated[int | None, Field(gt=0, description="KV tokens; null: as the engine tells")] = None
-    context: Annotated[
-        int | None, Field(gt=0, description="longest prompt + output; null: as the engine tells")
-    ] = None
-    concurrency: Annotated[int | None, Field(gt=0, description="most requests at once")] = None
-    memory: Annotated[
-        Literal["auto", "kv", "card"],
-        Field(description="what counts as memory use; auto: KV where the engine tells it, else the card's"),
-    ] = "auto"
-    metrics_url: Annotated[str | None, Field(description="null: url + /metrics")] = None
-    dcgm_url: Annotated[str | None, Field(description="DCGM exporter of this server's GPUs")] = None
-    api_key_file: Annotated[
-        str | None, Field(max_length=1024, description="file with the key that this server wants")
-    ] = None
-    host_header: Annotated[
-        str | None, Field(max_length=260, description="Host for the server; null: the URL's")
-    ] = None
-    tls: BackendTls = BackendTls()
-    emulated: Annotated[
-        bool, Field(description="`make up` starts an emulated GPU server at this address, of this `gpu`")
-    ] = False
-
-    @model_validator(mode="before")
-    @classmethod
-    def _short_form(cls, value: Any) -> Any:
-        return {"url": value} if isinstance(value, str) else value
-
-    @field_validator("metrics_url", "dcgm_url")
-    @classmethod
-    def _page_url(cls, value: str | None) -> str | None:
-        if value is None:
-            return None
-        try:
-            parts = urlsplit(value)
-            port = parts.port
-        except ValueError as error:
-            raise ValueError(f"not a URL: {error}") from None
-        if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0:
-            raise ValueError("a page is wanted, for example http://10.0.0.11:9400/metrics")
-        if parts.username or parts.password:
-            raise ValueError("no user or password belongs in the URL")
-        return value
-
-    @field_validator("url")
-    @classmethod
-    def _plain_url(cls, value: str) -> str:
-        try:
-            parts = urlsplit(value)
-            port = parts.port
-        except ValueError as error:
-            raise ValueError(f"not a URL: {error}") from None
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ValueError("a URL that begins with http:// or https:// is wanted")
-        if parts.path not in {"", "/"} or parts.query or parts.fragment:
-            raise ValueError(
-                "only scheme, host and port belong here; the client's path (/v1/...) is passed on as it is"
-            )
-        if parts.username or parts.password:
-            raise ValueError("no user or password belongs in the URL; use `api_key_file`")
-        if port == 0:
-            raise ValueError("port 0 is no port")
-        return value.rstrip("/")
-
-    @model_validator(mode="after")
-    def _verifiable(self) -> Self:
-        """nginx compares a certificate with names only, never with IP addresses."""
-        if not self.secure or not self.tls.verify:
-            return self
-        if _is_address(self.tls.server_name or self.host):
-            raise ValueError(
-                "the certificate of a server that is given by its IP address cannot be verified: set "
-                "`tls: {server_name: ...}` to a name in it, or `tls: {verify: false}`"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _default_id(self) -> Self:
-        if not self.id:
-            parts = urlsplit(self.url)
-            text = re.sub(r"[^A-Za-z0-9.]+", "-", f"{parts.hostname}-{self.port}").strip("-.")
-            self.id = text[:64]
-        return self
-
-    @property
-    def host(self) -> str:
-        """Host name or address of the URL."""
-        return urlsplit(self.url).hostname or ""
-
-    @property
-    def port(self) -> int:
-        """Port of the URL, or its scheme's."""
-        parts = urlsplit(self.url)
-        return parts.port or (443 if parts.scheme == "https" else 80)
-
-    @property
-    def secure(self) -> bool:
-        """Whether the URL says https."""
-        return self.url.startswith("https://")
+__all__ = [
+    "BackendConfig",
+    "BackendTls",
+    "Config",
+    "KeyConfig",
+    "LimitConfig",
+    "Listen",
+    "ModelConfig",
+    "Redis",
+    "TelemetryConfig",
+    "hash_key",
+]
 
 
 class ModelConfig(Section):
@@ -268,62 +52,6 @@ class ModelConfig(Section):
     @classmethod
     def _short_form(cls, value: Any) -> Any:
         return {"name": value} if isinstance(value, str) else value
-
-
-class KeyConfig(Section):
-    """An API key of a client: given by its SHA-256, or by a file that holds the key."""
-
-    id: Annotated[Id, Field(description="name in logs and metrics")]
-    sha256: Annotated[
-        str | None, Field(pattern=r"^[0-9a-f]{64}$", description="of the key, as `tokenweir key` prints it")
-    ] = None
-    key_file: Annotated[str | None, Field(description="file that holds the key, in place of `sha256`")] = None
-    models: Annotated[list[ModelName] | None, Field(description="allowed models; null: all")] = None
-    max_priority: Annotated[Priority, Field(description="highest `X-Priority` that it may ask for")] = (
-        Priority.HIGH
-    )
-    requests_per_minute: Annotated[int | None, Field(ge=1, description="null: no limit")] = None
-    tokens_per_minute: Annotated[
-        int | None, Field(ge=1, description="prompt and output together; null: no limit")
-    ] = None
-    deadline: Annotated[
-        Duration | None, Field(description="longest whole request; null: `limits.deadline`")
-    ] = None
-
-    @model_validator(mode="after")
-    def _one_source(self) -> Self:
-        if (self.sha256 is None) == (self.key_file is None):
-            raise ValueError("give either `sha256` or `key_file`")
-        return self
-
-
-class QueueConfig(Section):
-    """The wait when no backend can take a request."""
-
-    max_waiting: Annotated[
-        int, Field(ge=0, le=1_000_000, description="requests that may wait for a model; more get a 429")
-    ] = 1000
-    max_wait: Annotated[Duration, Field(description="longest wait before a 429")] = 30_000
-    max_bytes: Annotated[
-        ByteSize, Field(description="of all requests that wait in one gateway; more get a 429")
-    ] = 256 * 1024**2
-
-
-class LimitConfig(Section):
-    """Limits of requests."""
-
-    body_max: Annotated[ByteSize, Field(description="largest request body")] = 64 * 1024**2
-    body_memory: Annotated[ByteSize, Field(description="bodies up to this stay in memory")] = 4 * 1024**2
-    deadline: Annotated[Duration | None, Field(description="longest whole request; null: none")] = None
-    idle: Annotated[Duration, Field(ge=1000, description="longest gap between two bytes of an answer")] = (
-        600_000
-    )
-    tries: Annotated[int, Field(ge=1, le=10, description="backends that one request may be offered to")] = 3
-    connections: Annotated[int, Field(ge=64, le=1_000_000, description="per nginx worker")] = 16_384
-    quarantine: Annotated[
-        Duration, Field(description="how long a prompt that met two crashes is refused")
-    ] = 600_000
-    drain: Annotated[Duration, Field(description="how long streams may finish after a reload")] = 600_000
 
 
 class TelemetryConfig(Section):
@@ -423,8 +151,3 @@ class Config(Section):
     def shadow_policy(self) -> Policy | None:
         """The policy that is only logged, if any."""
         return Policy(self.policy.removeprefix("shadow:")) if self.policy.startswith("shadow:") else None
-
-
-def hash_key(key: str) -> str:
-    """SHA-256 of an API key, in hex: what is kept of it."""
-    return hashlib.sha256(key.strip().encode()).hexdigest()

@@ -1,0 +1,85 @@
+"""Where Tokenweir listens, and where its Redis is: `listen`, `admin`, `redis`."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from tokenweir.config.section import Section
+
+Port = Annotated[int, Field(ge=1, le=65535)]
+
+
+class ServerTls(Section):
+    """TLS towards clients."""
+
+    certificate: Annotated[str, Field(description="PEM file: the certificate and its chain")]
+    key: Annotated[str, Field(description="PEM file: the private key")]
+
+
+class Listen(Section):
+    """Where the gateway listens."""
+
+    address: Annotated[str, Field(description="0.0.0.0 or :: lets other machines in; set `keys` then")] = (
+        "127.0.0.1"
+    )
+    port: Annotated[Port, Field(description="TCP port for clients")] = 8080
+    tls: ServerTls | None = None
+    workers: Annotated[int | Literal["auto"], Field(description="nginx worker processes")] = "auto"
+    metrics_port: Annotated[
+        Port | None,
+        Field(description="loopback port of the gateway's /metrics; null: the listen port + 1000"),
+    ] = None
+
+    @field_validator("address")
+    @classmethod
+    def _plain_address(cls, value: str) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9.:_\[\]-]+", value):
+            raise ValueError("an IP address or a host name is wanted")
+        return value
+
+
+class Admin(Section):
+    """The sidecar's admin API, dashboard and metrics."""
+
+    address: Annotated[str, Field(description="beyond loopback only with a token")] = "127.0.0.1"
+    port: Annotated[Port, Field(description="TCP port for operators and Prometheus")] = 8081
+    token: Annotated[
+        str | None,
+        Field(min_length=16, description="bearer token; without one the API answers on loopback only"),
+    ] = None
+    token_file: Annotated[str | None, Field(description="file that holds the token")] = None
+    files_dir: Annotated[
+        str,
+        Field(min_length=1, description="folder below which backends added by the admin API may name files"),
+    ] = "secrets"
+
+    @model_validator(mode="after")
+    def _guarded(self) -> Self:
+        if self.token and self.token_file:
+            raise ValueError("give `token` or `token_file`, not both")
+        loopback = self.address in {"127.0.0.1", "::1", "localhost"}
+        if not loopback and not (self.token or self.token_file):
+            raise ValueError(
+                f"`address` {self.address} is reachable from outside: set `token_file` (or `token`), "
+                "or listen on 127.0.0.1"
+            )
+        return self
+
+
+class Redis(Section):
+    """Where Redis is. The gateway and the sidecar each have a user of their own."""
+
+    host: Annotated[
+        str, Field(description="name or address; not set: `make up` starts a Redis of its own")
+    ] = "127.0.0.1"
+    port: Annotated[Port, Field(description="for the Redis of `make up`: 16379 unless set")] = 6379
+    db: Annotated[int, Field(ge=0, le=15, description="database number")] = 0
+    tls: Annotated[bool, Field(description="TLS to Redis")] = False
+    ca: Annotated[str | None, Field(description="PEM file that verifies the server")] = None
+    gateway_user: Annotated[str | None, Field(description="ACL user of the gateways")] = None
+    gateway_password_file: Annotated[str | None, Field(description="file with its password")] = None
+    sidecar_user: Annotated[str | None, Field(description="ACL user of the sidecars")] = None
+    sidecar_password_file: Annotated[str | None, Field(description="file with its password")] = None

@@ -1,0 +1,48 @@
+"""`tw:completions`: one record of each request that reached a backend."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from tokenweir.contract.enums import Outcome, Priority
+from tokenweir.contract.record import Record
+from tokenweir.contract.values import Count, Id, ModelName, Positive
+
+
+class Completion(Record):
+    """One request that reached a backend; it carries numbers, never text."""
+
+    id: Annotated[str, Field(max_length=64)]
+    gateway: Id
+    time_ms: Annotated[Count, Field(description="wall time of the end")]
+    model: ModelName
+    backend: Id
+    kind: Literal["chat", "completions", "responses", "embeddings", "other"]
+    key: Annotated[str, Field(max_length=64)] = ""
+    priority: Priority = Priority.NORMAL
+    stream: bool = False
+    n: Annotated[int, Field(ge=1, le=1024)] = 1
+    prompt_bytes: Count = 0
+    prompt_estimate: Positive = 0
+    max_tokens: Count | None = None
+    mean: Annotated[Positive, Field(description="predicted mean output")] = 0
+    median: Positive = 0
+    q90: Positive = 0
+    predictor: Annotated[str, Field(max_length=64)] = "running"
+    output: Annotated[Positive | None, Field(description="output tokens; null where nothing tells")] = None
+    output_source: Literal["usage", "events", "none"] = "none"
+    events: Annotated[Count, Field(description="streamed events with output")] = 0
+    prompt: Annotated[Count | None, Field(description="usage.prompt_tokens")] = None
+    cached: Annotated[Count | None, Field(description="usage.prompt_tokens_details.cached_tokens")] = None
+    finish: Annotated[str, Field(max_length=32)] = ""
+    wait_ms: Positive = 0
+    ttft_ms: Positive | None = None
+    total_ms: Positive = 0
+    status: Annotated[int, Field(ge=0, le=999)] = 0
+    outcome: Outcome
+    policy: Annotated[str, Field(max_length=32)] = ""
+    shadow: Annotated[
+        str, Field(max_length=64, description="backend that the shadow policy would have chosen")
+    ] = ""

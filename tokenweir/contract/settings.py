@@ -1,0 +1,95 @@
+"""`tw:settings`: what does not change by the tick."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from tokenweir.contract.enums import Priority
+from tokenweir.contract.record import Document, Record
+from tokenweir.contract.values import Id, ModelName, PathPrefix, Positive
+
+
+class ModelSettings(Record):
+    """One public model."""
+
+    name: ModelName
+    aliases: list[ModelName] = []
+    output_prior: Annotated[
+        Positive | None, Field(description="median output before anything is measured")
+    ] = None
+
+
+class KeySettings(Record):
+    """One API key; only its SHA-256 is known."""
+
+    id: Id
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    models: Annotated[list[ModelName] | None, Field(description="allowed models; null: all")] = None
+    max_priority: Priority = Priority.HIGH
+    requests_per_minute: Annotated[int | None, Field(ge=1)] = None
+    tokens_per_minute: Annotated[int | None, Field(ge=1)] = None
+    deadline_ms: Annotated[int | None, Field(ge=1)] = None
+
+
+class HealthSettings(Record):
+    """Passive health."""
+
+    failures: Annotated[int, Field(ge=1, le=100, description="failures in a row that eject")] = 3
+    eject_ms: Annotated[int, Field(ge=100, le=600_000, description="first ejection; doubles each time")] = (
+        5000
+    )
+    eject_max_ms: Annotated[int, Field(ge=100, le=3_600_000, description="longest ejection")] = 60_000
+    probe_ms: Annotated[int, Field(ge=100, le=600_000, description="lease of a half-open probe")] = 30_000
+    error_rate: Annotated[float, Field(gt=0, le=1, description="moving share of failures that ejects")] = 0.5
+    hang_ms: Annotated[
+        int,
+        Field(ge=500, le=600_000, description="no byte on any flowing stream for this long, at least: hung"),
+    ] = 3000
+    hang_gaps: Annotated[
+        float, Field(ge=2, le=1000, description="and for this many of the backend's usual gaps between bytes")
+    ] = 20
+
+
+class Limits(Record):
+    """Limits of requests."""
+
+    deadline_ms: Annotated[int | None, Field(ge=1, description="whole request; null: none")] = None
+    idle_ms: Annotated[int, Field(ge=1000, description="longest gap between two bytes of an answer")] = (
+        600_000
+    )
+    tries: Annotated[int, Field(ge=1, le=10)] = 3
+    quarantine_ms: Annotated[
+        int, Field(ge=0, description="how long a prompt that met two crashes is refused")
+    ] = 600_000
+
+
+class HeaderSettings(Record):
+    """Which response headers are sent."""
+
+    backend: Annotated[bool, Field(description="X-Tokenweir-Backend")] = True
+    predicted_tokens: Annotated[bool, Field(description="X-Tokenweir-Predicted-Tokens")] = True
+    wait_ms: Annotated[bool, Field(description="X-Tokenweir-Wait-Ms")] = True
+    degraded: Annotated[bool, Field(description="X-Tokenweir-Degraded")] = True
+
+
+class Settings(Document):
+    """`tw:settings`: what does not change by the tick."""
+
+    version: Annotated[int, Field(ge=0, description="grows with every change")] = 0
+    models: list[ModelSettings] = []
+    default_model: Annotated[ModelName | None, Field(description="for requests without a model")] = None
+    paths: Annotated[
+        dict[PathPrefix, ModelName],
+        Field(
+            max_length=256,
+            description="path prefix -> model, for requests that name none; the longest prefix wins, and "
+            "before `default_model`",
+        ),
+    ] = {}
+    keys: Annotated[list[KeySettings], Field(max_length=100_000)] = []
+    require_key: bool = False
+    limits: Limits = Limits()
+    health: HealthSettings = HealthSettings()
+    headers: HeaderSettings = HeaderSettings()

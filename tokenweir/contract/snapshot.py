@@ -1,0 +1,150 @@
+"""`tw:snapshot`: what the leader sidecar decides, every tick."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from tokenweir.contract import names
+from tokenweir.contract.enums import Policy, Role, State
+from tokenweir.contract.record import Document, Record
+from tokenweir.contract.values import Count, Id, ModelName, Positive, Share
+
+
+class Cost(Record):
+    """What work costs on a backend, in ms (DESIGN 4).
+
+    A step with n sequences and kv tokens held takes `base + per_sequence * n + per_kv_token * kv`.
+    """
+
+    prefill: Annotated[float, Field(gt=0, le=1e4, description="ms per prompt token")]
+    base: Annotated[float, Field(gt=0, le=1e5, description="ms per decode step")]
+    per_sequence: Annotated[float, Field(ge=0, le=1e4, description="ms per sequence in the step")]
+    per_kv_token: Annotated[float, Field(ge=0, le=1e2, description="ms per KV token held")]
+
+
+class Foreign(Record):
+    """Load on a backend that did not come through a gateway."""
+
+    requests: Positive = 0
+    tokens: Positive = 0
+
+
+class Backend(Record):
+    """One inference server as the leader sidecar sees it."""
+
+    id: Id
+    host: Annotated[str, Field(description="IP address, resolved by the sidecar")]
+    port: Annotated[int, Field(ge=1, le=65535)]
+    tls: bool = False
+    tls_verify: Annotated[bool, Field(description="whether its certificate is checked")] = True
+    sni: Annotated[str, Field(max_length=253, description="server name for TLS; empty without TLS")] = ""
+    host_header: Annotated[str, Field(max_length=260, description="Host for the engine")] = ""
+    credential_group: Annotated[
+        str,
+        Field(
+            max_length=64,
+            description="backends of one group accept the same API key and Host; a retry stays inside",
+        ),
+    ] = ""
+    wants_key: Annotated[
+        str,
+        Field(
+            max_length=1024,
+            description="name of the API key that it wants, as in the gateway's file of keys; without that "
+            "key it gets no request. Empty: none, the client's own Authorization goes through",
+        ),
+    ] = ""
+    models: Annotated[dict[ModelName, ModelName], Field(description="public name -> the engine's name")]
+    role: Role = Role.ACTIVE
+    state: State
+    admit: Annotated[Share, Field(description="share of its fair share that it may get (ramp)")] = 1
+    weight: Annotated[float, Field(gt=0, le=1e6)] = 1
+    precision: Annotated[str, Field(max_length=16)] = ""
+    engine: Annotated[str, Field(max_length=32)] = ""
+    memory: Annotated[
+        Share | None, Field(description="memory use: KV where the engine tells it, else the card's")
+    ] = None
+    memory_age_ms: Positive | None = None
+    load: Annotated[Positive | None, Field(description="running + waiting requests, as the engine says")] = (
+        None
+    )
+    load_age_ms: Positive | None = None
+    capacity: Annotated[int | None, Field(gt=0, le=10**12, description="KV tokens")] = None
+    context: Annotated[int | None, Field(gt=0, le=10**9, description="longest prompt + output, tokens")] = (
+        None
+    )
+    concurrency: Annotated[
+        int | None, Field(gt=0, le=10**6, description="most requests at once where no capacity is known")
+    ] = None
+    cost: Cost
+    foreign: Foreign = Foreign()
+    low: Annotated[
+        float | None,
+        Field(ge=0, le=1000, description="the article's score for short outputs; null: memory not known"),
+    ] = None
+    high: Annotated[
+        float | None, Field(ge=0, le=1000, description="the article's score for long outputs")
+    ] = None
+    progress_age_ms: Annotated[
+        Positive | None, Field(description="ms since the engine's own counters last moved while it had work")
+    ] = None
+    scrape_failures: Annotated[Count, Field(description="failed scrapes in a row")] = 0
+    refused: Annotated[
+        bool, Field(description="the last look at it found no one there: its port was closed")
+    ] = False
+    reasons: Annotated[
+        list[str], Field(max_length=16, description="why it has this state and these scores")
+    ] = []
+
+
+class QueueLimits(Record):
+    """Bounds of the wait when nothing is feasible."""
+
+    max_waiting: Annotated[int, Field(ge=0, le=1_000_000)] = 1000
+    max_wait_ms: Annotated[int, Field(ge=0, le=3_600_000)] = 30_000
+    max_bytes: Annotated[
+        int, Field(ge=0, le=10**15, description="of all requests that wait in one gateway")
+    ] = 256 * 1024**2
+
+
+class PolicySettings(Record):
+    """Numbers of the policies (DESIGN 4 and 5)."""
+
+    kv_cap: Annotated[
+        float, Field(gt=0, le=1, description="held + prompt stays below this share of capacity")
+    ] = 0.85
+    z: Annotated[float, Field(ge=0, le=10, description="standard deviations kept free")] = 1.3
+    crowding: Annotated[
+        float, Field(ge=0, le=1, description="growth of the predicted time with each request that is there")
+    ] = 0.02
+    common_deviation: Annotated[
+        float,
+        Field(
+            ge=0, le=2, description="common relative error of the predictions, times the sum of the remaining"
+        ),
+    ] = 0.1
+    score_all_up_to: Annotated[
+        int, Field(ge=1, le=1024, description="candidates up to which all are compared")
+    ] = 32
+    sample: Annotated[int, Field(ge=1, le=256, description="beyond that, compared at random")] = 16
+    class_threshold: Annotated[
+        int, Field(ge=1, le=100_000, description="output tokens from which a request is high")
+    ] = 50
+
+
+class Snapshot(Document):
+    """`tw:snapshot`: what the leader sidecar decided this tick."""
+
+    fence: Annotated[int, Field(ge=0, description="the leader's fencing number; it never falls")]
+    sequence: Annotated[int, Field(ge=0)]
+    time_ms: Annotated[int, Field(ge=0, description="wall time of publication")]
+    policy: Policy = Policy.PREDICTIVE
+    shadow: Annotated[Policy | None, Field(description="policy whose choice is only logged")] = None
+    level: Annotated[int, Field(ge=0, le=4)] = 0
+    burst: bool = False
+    queue: QueueLimits = QueueLimits()
+    thresholds: PolicySettings = PolicySettings()
+    predictor_version: Annotated[str, Field(max_length=64)] = ""
+    backends: Annotated[list[Backend], Field(max_length=names.MAX_BACKENDS)] = []
