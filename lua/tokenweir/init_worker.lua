@@ -10,6 +10,7 @@ local lingering = require "tokenweir.lingering"
 local metrics = require "tokenweir.metrics"
 local passive_health = require "tokenweir.passive_health"
 local poller = require "tokenweir.poller"
+local posix = require "tokenweir.posix"
 local prepare = require "tokenweir.prepare"
 local region = require "tokenweir.region"
 local state = require "tokenweir.state"
@@ -19,6 +20,8 @@ local now_ms = clock.ms
 local every = ngx.timer.every
 
 local SWEEP_MS, WATCH_MS, ADVANCE_MS, FLUSH_MS, KEYS_MS = 250, 250, 250, 1000, 500
+--- Memory of some large bodies at once.
+local FREED_KEPT = 16 * 1024 * 1024
 
 local _M = {}
 
@@ -85,6 +88,7 @@ end
 --- In init_worker_by_lua.
 function _M.start()
   local now = now_ms()
+  posix.keep_freed(FREED_KEPT)
   -- Workers are forked from one master, and would draw the same numbers.
   math.randomseed(ngx.worker.pid() * 65536 + now % 65536)
   local slot, err = region.claim(ngx.worker.pid())

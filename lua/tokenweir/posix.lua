@@ -21,6 +21,7 @@ long tw_write(int fd, const void *from, size_t count) __asm__("write");
 long tw_lseek(int fd, long offset, int whence) __asm__("lseek");
 void *tw_mmap(void *at, size_t length, int protection, int flags, int fd, long offset) __asm__("mmap");
 int tw_munmap(void *at, size_t length) __asm__("munmap");
+int tw_mallopt(int parameter, int value) __asm__("mallopt");
 int tw_usleep(unsigned int microseconds) __asm__("usleep");
 int tw_gethostname(char *name, size_t length) __asm__("gethostname");
 int tw_dup(int fd) __asm__("dup");
@@ -69,6 +70,9 @@ local ADDRESS_BYTES = 128
 
 local lock = ffi.new("tw_flock")
 local end_address, end_length = ffi.new("uint8_t[?]", ADDRESS_BYTES), ffi.new("unsigned int[1]")
+
+-- malloc.h of glibc.
+local M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 
 local _M = {}
 
@@ -324,6 +328,18 @@ function _M.resolve(host)
   end
   local address = str(name)
   return address:find(":", 1, true) and "[" .. address .. "]" or address
+end
+
+local function keep_freed(bytes)
+  C.tw_mallopt(M_MMAP_THRESHOLD, bytes)
+  C.tw_mallopt(M_TRIM_THRESHOLD, bytes)
+end
+
+--- Lets this process keep freed memory of up to `bytes` for its next use. Else glibc gives it back after each large
+-- request body and fetches it again for the next one, page by page: at 220 KB that is a fifth of a request's CPU.
+-- Does nothing where the C library has no such setting.
+function _M.keep_freed(bytes)
+  pcall(keep_freed, bytes)
 end
 
 return _M
