@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import re
-import secrets
-import socket
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import structlog
 
+from sidecar import pending, tasks
 from sidecar import settings as documents
-from sidecar import tasks
 from sidecar.backend_files import BackendFiles, Read
 from sidecar.clock import monotonic_ms
 from sidecar.completions import Completions
 from sidecar.control.fleet import Fleet
 from sidecar.control.gateways import Gateways
 from sidecar.exchange import Exchange
+from sidecar.identity import sidecar_id
 from sidecar.leader import Leader, NotLeaderError
 from sidecar.origins import Origins
 from sidecar.publish import Decision, Publisher
@@ -46,21 +43,6 @@ COMPLETIONS_MS: Final = 200
 COALESCE_MS: Final = 20
 """Changes of state that come together are published together."""
 
-READ_AT_START: Final = (
-    "listen",
-    "admin",
-    "redis",
-    "telemetry",
-    "log",
-    "gateway_id",
-    "state_dir",
-    "limits.body_max",
-    "limits.body_memory",
-    "limits.connections",
-    "limits.drain",
-    "limits.tries",
-)
-"""Keys that nginx or the sidecar reads when it starts. (Fewer `limits.tries` hold at once.)"""
 FILES_MS: Final = 1000
 """How often the files that backends name are looked at."""
 
@@ -76,7 +58,7 @@ class ControlPlane:
         self._environment = environment
         self._started_with = base = load(self.path, environment)
         self.state_dir = self.folder / base.state_dir
-        self.id = _sidecar_id()
+        self.id = sidecar_id()
         self.store = Store(base, self.folder, self.state_dir, self._edited_ms())
         self.config: Config = self.store.config()
         gateway = Paths.under(self.state_dir)
@@ -157,13 +139,7 @@ class ControlPlane:
 
     def pending(self) -> list[str]:
         """Keys whose present value takes effect at the next start only."""
-        before, now = self._started_with.model_dump(), self.store.base.model_dump()
-
-        def value(of: dict[str, Any], key: str) -> Any:
-            section, _, member = key.partition(".")
-            return of[section][member] if member else of[section]
-
-        return [key for key in READ_AT_START if value(before, key) != value(now, key)]
+        return pending.keys(self._started_with, self.store.base)
 
     def changed(self) -> None:
         """The store was changed here: put it into effect and tell the other sidecars."""
@@ -352,11 +328,6 @@ class ControlPlane:
 def _queue(config: Config) -> QueueLimits:
     queue = config.queue
     return QueueLimits(max_waiting=queue.max_waiting, max_wait_ms=queue.max_wait, max_bytes=queue.max_bytes)
-
-
-def _sidecar_id() -> str:
-    host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname()).strip("-.") or "sidecar"
-    return f"{host[:40]}-{os.getpid()}-{secrets.token_hex(2)}"
 
 
 def _report(task: asyncio.Task[None]) -> None:
