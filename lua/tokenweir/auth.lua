@@ -1,5 +1,6 @@
 --- API keys of clients: by the SHA-256 of what follows "Bearer ".
 local errors = require "tokenweir.errors"
+local json_string = require "tokenweir.core.json_string"
 local sha256 = require "tokenweir.sha256"
 
 local variable = require("tokenweir.variable").get
@@ -38,7 +39,8 @@ function _M.prepare(settings)
   for _, key in ipairs(settings.keys) do
     local digest = bytes_of(key.sha256)
     by_digest[digest] = {
-      id = key.id, digest = digest, models = set_of(key.models), max_priority = key.max_priority,
+      id = key.id, json = json_string.encode(key.id), digest = digest, models = set_of(key.models),
+      max_priority = key.max_priority,
       requests_per_minute = key.requests_per_minute, tokens_per_minute = key.tokens_per_minute,
       limited = key.requests_per_minute or key.tokens_per_minute, deadline_ms = key.deadline_ms,
     }
@@ -75,7 +77,8 @@ end
 
 --- The client's key; a request without a good one ends here.
 -- @param settings table, `known.settings`
--- @return table {id, models (set, or nil: all), max_priority, requests_per_minute, tokens_per_minute, limited,
+-- @return table {id, json (the id), models (set, or nil: all), max_priority, requests_per_minute, tokens_per_minute,
+--   limited,
 --   deadline_ms}; nil where no keys are asked for
 function _M.check(settings)
   if not settings.require_key and #settings.keys == 0 then

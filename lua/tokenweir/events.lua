@@ -1,7 +1,6 @@
 --- Completion records on their way to Redis: a bounded buffer in this worker, written in batches from a timer.
 --
---   local record = events.record()        -- in log_by_lua; nil when the buffer is full (counted)
---   if record then record.id = ...; record.model = ... end   -- every member of the contract's Completion that is known
+--   events.push('"id":"...","model":"..."')     -- in log_by_lua; what `core/completion_json.lua` wrote
 --
 -- A batch carries its source and how many records that source made before, those dropped included: the reader sees a
 -- gap as a loss and an overlap as a batch that was sent twice. While Redis is away records wait; beyond the bound new
@@ -12,20 +11,18 @@ local clock = require "tokenweir.core.clock"
 local config = require "tokenweir.config"
 local contract = require "tokenweir.contract"
 local metrics = require "tokenweir.metrics"
-local append = require("tokenweir.core.record_json").append
 local redis = require "tokenweir.redis"
 local new_buffer = require("string.buffer").new
-local new_table = require "table.new"
 
 local dict = ngx.shared.tokenweir_documents
 local exiting = ngx.worker.exiting
 local floor, max, min = math.floor, math.max, math.min
+local format = string.format
 local now_wall = ngx.now
 
 local CAPACITY = 8192
 local BATCH = 256
 local BATCHES = 16              -- of one pipeline
-local MEMBERS = 32
 local QUEUE = "events"
 local MOST_HANDED = 4096        -- batches that wait in the dict
 local BACK_OFF_MS = 1000
@@ -37,9 +34,6 @@ local ENTRY_OVERHEAD = 200      -- bytes of Redis beside a batch
 
 local _M = { CAPACITY = CAPACITY }
 
--- A record is filled in one table, used again and again, and written as JSON when the next one begins or a batch ends:
--- thousands of tables would wait in memory that the processor has long lost sight of.
-local scratch, filled = new_table(0, MEMBERS), false
 local open = new_buffer()       -- the batch that grows: records number open_first .. open_first + open_size - 1
 local open_first, open_size = 0, 0
 local pending = {}              -- batches not yet confirmed: { source, first, batch, size }
@@ -67,41 +61,41 @@ local function close_batch()
   open_size = 0
 end
 
--- Writes the record that was filled last into its batch.
-local function settle()
-  if not filled then
-    return
+-- What every record of this gateway begins with; made anew when nginx's clock has moved.
+local head, head_at
+
+local function head_of(now)
+  if now ~= head_at then
+    head_at = now
+    head = '{"gateway":"' .. config.current.gateway_id .. '","time_ms":' .. format("%.0f", now * 1000) .. ","
   end
-  filled = false
-  if open_size == 0 then
-    open_first = made - 1
-  end
-  open:put(open_size == 0 and "[" or ",")
-  append(open, scratch)
-  open_size = open_size + 1
-  if open_size == BATCH then
-    close_batch()
-  end
+  return head
 end
 
---- A table to be filled at once (without yielding) with the members of a `Completion`; `gateway` and `time_ms` are set.
--- @return table, valid until the phase ends; or nil if the buffer is full
-function _M.record()
-  settle()
+--- Takes a record.
+-- @param members string, JSON members of a `Completion` without braces, but for `gateway` and `time_ms`, at least one
+-- @return boolean false: the buffer is full (counted)
+function _M.push(members)
   made = made + 1
   if waiting >= CAPACITY then
     close_batch()  -- the numbers within a batch follow each other
     metrics.add("events_dropped", 1)
-    return nil
+    return false
   end
-  filled = true
   waiting = waiting + 1
-  scratch.gateway, scratch.time_ms = config.current.gateway_id, floor(now_wall() * 1000)
+  if open_size == 0 then
+    open_first = made - 1
+  end
+  open:put(open_size == 0 and "[" or ",", head_of(now_wall()), members, "}")
+  open_size = open_size + 1
+  if open_size == BATCH then
+    close_batch()
+  end
   -- Timers have stopped in a worker that drains, but one without a delay still runs.
   if not flush_due and exiting() then
     flush_due = ngx.timer.at(0, flush_in_timer) and true or false
   end
-  return scratch
+  return true
 end
 
 local function adopt_handed()
@@ -116,7 +110,6 @@ end
 
 local function prepare()
   while #pending < BATCHES and adopt_handed() do end
-  settle()
   close_batch()
 end
 
@@ -205,7 +198,6 @@ end
 
 --- Hands what is left to the gateway's other workers; in exit_worker, where nothing can be sent any more.
 function _M.hand_over()
-  settle()
   close_batch()
   local lost = 0
   for k = 1, #pending do

@@ -6,9 +6,12 @@
 -- backends a request sent to i may be retried on: same credentials, same engine's name, same way of connecting (a
 -- request's bytes and its Host are fixed when the first backend is chosen).
 local credentials = require "tokenweir.credentials"
+local json_string = require "tokenweir.core.json_string"
+local utf8 = require "tokenweir.core.utf8"
 
 local pairs = pairs
-local find = string.find
+local encode = json_string.encode
+local find, gsub = string.find, string.gsub
 
 -- Engines that stop any request when its connection closes. Others run one that does not stream on to its end.
 local STOPS = { vllm = true, sglang = true }
@@ -111,6 +114,7 @@ function _M.prepare(fleet)
   for _, pool in pairs(fleet.models) do
     if not pool.upstream_of then
       add_alternates(fleet, pool)
+      pool.json = encode(utf8.is_valid(pool.name) and pool.name or gsub(pool.name, "[\128-\255]", "?"))
     end
   end
 end

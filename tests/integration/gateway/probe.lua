@@ -12,6 +12,8 @@ local region = require "tokenweir.region"
 local init_worker = require "tokenweir.init_worker"
 local state = require "tokenweir.state"
 
+local RECORD = '"id":"%s-%d","model":"llama","backend":"gpu-a","kind":"chat","outcome":"ok","total_ms":12.5'
+
 local _M = {}
 
 local function answer(value)
@@ -72,11 +74,7 @@ function _M.hold_log()
   else
     ledger.release(r)
   end
-  local record = events.record()
-  if record then
-    record.id, record.model, record.backend, record.kind = ngx.var.request_id, "llama", "gpu-a", "chat"
-    record.outcome, record.total_ms = "ok", 100
-  end
+  events.push(RECORD:format(ngx.var.request_id, 1))
   metrics.request("llama", "gpu-a", "ok", 200, 100, 50, 0, 10, 100)
 end
 
@@ -131,11 +129,7 @@ end
 
 function _M.emit()
   for k = 1, tonumber(ngx.var.arg_count or 1) do
-    local record = events.record()
-    if record then
-      record.id, record.model, record.backend, record.kind = ngx.var.request_id .. "-" .. k, "llama", "gpu-a", "chat"
-      record.outcome, record.total_ms = "ok", 12.5
-    end
+    events.push(RECORD:format(ngx.var.request_id, k))
   end
   ngx.say(events.waiting())
 end

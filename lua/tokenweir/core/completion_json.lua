@@ -1,0 +1,53 @@
+--- The completion record of a request as JSON, put together in a single concatenation: 0.4 us, where an encoder of any
+-- table takes 9.
+--
+-- Strings that may hold anything come encoded already (`pool.json`, `key.json`); the others are words of our own.
+local bit = require "bit"
+
+local ceil = math.ceil
+-- Compiled code writes a 32-bit integer several times faster than a double.
+local int = bit.tobit
+local MOST = 2 ^ 31 - 1
+
+local _M = {}
+
+local function whole(x)
+  if not x or x ~= x or x <= 0 then
+    return 0
+  end
+  return x < MOST and ceil(x) or MOST
+end
+
+-- Milliseconds, rounded.
+local function ms(x)
+  if not x or x <= 0 then
+    return 0
+  end
+  return x < MOST and x or MOST
+end
+
+--- @param r record of a request that reached a backend, see `tokenweir.record`
+-- @param id string, the request's, plain
+-- @param prompt, cached, output numbers of tokens, or nil
+-- @return string, JSON members without braces, but for `gateway` and `time_ms`
+function _M.members(r, id, status, outcome, output, source, prompt, cached, now)
+  local told, stream = r.sse or r.usage, r.sse
+  local first = r.first_token or r.first_byte
+  return '"id":"' .. id .. '","kind":"' .. r.kind .. '","model":' .. r.pool.json
+    .. ',"key":' .. (r.key and r.key.json or '""') .. ',"priority":"' .. r.priority
+    .. '","backend":"' .. r.backend .. '","stream":' .. (r.stream and "true" or "false")
+    .. ',"n":' .. int(r.n) .. ',"prompt_bytes":' .. int(whole(r.prompt_bytes))
+    .. ',"prompt_estimate":' .. int(whole(r.prompt))
+    .. ',"max_tokens":' .. (r.max_tokens and int(whole(r.max_tokens)) or "null")
+    .. ',"mean":' .. int(whole(r.mean)) .. ',"median":' .. int(whole(r.median)) .. ',"q90":' .. int(whole(r.q90))
+    .. ',"output":' .. (output and int(whole(output)) or "null") .. ',"output_source":"' .. source
+    .. '","events":' .. int(stream and stream.events or 0)
+    .. ',"prompt":' .. (prompt and int(whole(prompt)) or "null")
+    .. ',"cached":' .. (cached and int(whole(cached)) or "null")
+    .. ',"finish":"' .. (told and told.finish_reason or "") .. '","wait_ms":' .. int(ms(r.wait_ms))
+    .. ',"ttft_ms":' .. (first and int(ms(first - r.arrived)) or "null")
+    .. ',"total_ms":' .. int(ms(now - r.arrived)) .. ',"status":' .. int(status)
+    .. ',"outcome":"' .. outcome .. '","policy":"' .. r.policy .. '","shadow":"' .. (r.shadow or "") .. '"'
+end
+
+return _M
