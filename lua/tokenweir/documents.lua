@@ -1,4 +1,5 @@
---- The documents that the gateway follows, as text in a shared dict: one worker fetches, every worker applies.
+--- The documents that the gateway follows, as text in a shared dict of their own: one worker fetches, every
+-- worker applies.
 --
 -- Only what passed `admit` gets in, so a bad document is refused and counted once, and a worker that starts finds
 -- good ones. `meta` says when a document was first seen, on the monotonic clock: a snapshot's age counts from there.
@@ -40,6 +41,16 @@ function _M.get(name)
   return text, {
     number = tonumber(number), fence = tonumber(own_fence), seen = tonumber(seen), from_disk = origin == "disk",
   }
+end
+
+--- Whether a document is there for workers that start. A full dict may have dropped it; then what was known of it goes
+-- too, so that it is taken in anew.
+function _M.is_present(name)
+  if dict:ttl(name) and dict:ttl(name .. ":meta") then
+    return true
+  end
+  dict:delete(name .. ":meta")
+  return false
 end
 
 local function put(name, text, document, seen, origin)

@@ -14,7 +14,7 @@ local metrics = require "tokenweir.metrics"
 local redis = require "tokenweir.redis"
 local new_buffer = require("string.buffer").new
 
-local dict = ngx.shared.tokenweir_documents
+local dict = ngx.shared.tokenweir_handover
 local exiting = ngx.worker.exiting
 local floor, max, min = math.floor, math.max, math.min
 local format = string.format

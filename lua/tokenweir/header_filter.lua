@@ -2,6 +2,7 @@
 local clock = require "tokenweir.core.clock"
 local deadline = require "tokenweir.deadline"
 local errors = require "tokenweir.errors"
+local ledger = require "tokenweir.ledger"
 local limits = require "tokenweir.limits"
 local sse = require "tokenweir.core.sse"
 local state = require "tokenweir.state"
@@ -87,11 +88,17 @@ function _M.run()
     own_page(r, status)
   elseif r.backend then
     r.header = status
+    -- nginx calls no body filter for an answer that has none.
+    r.ended = status == 204 or status == 304 or r.kind == "other" and ngx.var.request_method == "HEAD"
     if r.deadline then
       deadline.watch(r)
     end
     if status == 200 then
       listen(r)
+    end
+    if not r.sse then
+      -- No event will tell that the prompt has been processed; an answer that begins does.
+      ledger.prefilled(r)
     end
   end
   if r.backend then

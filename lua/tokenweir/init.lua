@@ -2,10 +2,14 @@
 --
 --   init_by_lua_block { require("tokenweir.init").start("/path/to/gateway.json") }
 --
--- `config.lua` says what gateway.json holds. The http block needs besides:
+-- `config.lua` says what gateway.json holds. nginx.conf needs besides (all of it stands in nginx/nginx.conf.j2):
 --
---   lua_shared_dict tokenweir_documents 64m;   # documents, leases of others, what draining workers hand over
+--   thread_pool tokenweir threads=4;           # in the main block: reads bodies that are in files
+--   lua_shared_dict tokenweir_documents 64m;   # documents as they came
+--   lua_shared_dict tokenweir_handover 64m;    # what draining workers hand over
 --   lua_shared_dict tokenweir_metrics 8m;      # counters
+--   lua_shared_dict tokenweir_limits 8m;       # use per API key and minute, other gateways' included
+--   lua_shared_dict tokenweir_quarantine 4m;   # hashes of prompts that met crashes
 --   lua_socket_log_errors off;                 # Redis being away is told once, not at every attempt
 --   lua_ssl_trusted_certificate ...;           # only for TLS to Redis; the workers' user must be able to read the file
 --   resolver ...;                              # only if Redis or its address may move

@@ -157,6 +157,13 @@ function _M.first_token(r)
   end
 end
 
+--- An answer began of which no first token will be seen.
+function _M.prefilled(r)
+  if r.reserved then
+    load.prefilled(region.own().load[r.place], r)
+  end
+end
+
 --- The request has produced so many tokens until now.
 function _M.progress(r, tokens)
   if r.reserved then

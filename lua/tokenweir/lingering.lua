@@ -5,7 +5,7 @@ local load = require "tokenweir.core.load"
 local numbering = require "tokenweir.numbering"
 local region = require "tokenweir.region"
 
-local dict = ngx.shared.tokenweir_documents
+local dict = ngx.shared.tokenweir_handover
 local exiting = ngx.worker.exiting
 local sqrt = math.sqrt
 

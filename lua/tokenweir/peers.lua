@@ -7,7 +7,7 @@ local defaults = require "tokenweir.core.defaults"
 local documents = require "tokenweir.documents"
 local region = require "tokenweir.region"
 
-local dict = ngx.shared.tokenweir_documents
+local dict = ngx.shared.tokenweir_limits
 local pairs, tonumber, type = pairs, tonumber, type
 
 local LAST_BUCKET = contract.numbers.buckets - 1

@@ -80,11 +80,12 @@ end
 local function take_document(name, text)
   local entry = option_of(name)
   entry.whole_at = now_ms()
-  if text == entry.text then
+  local present = documents.is_present(name)
+  if text == entry.text and present then
     return
   end
   entry.text, entry.head = text, text:sub(1, HEAD + 1)
-  if name ~= "snapshot" and text == dict:get(name) then
+  if present and name ~= "snapshot" and text == dict:get(name) then
     return
   end
   -- Another worker may have polled before, and refused this text already.
@@ -92,7 +93,7 @@ local function take_document(name, text)
   if dict:get("last-refused:" .. name) == digest then
     return
   end
-  local new, reason, detail = documents.admit(name, text, "redis", state.trial(name))
+  local new, reason, detail = documents.admit(name, text, "redis", state.trial(name, text))
   dict:set("last-refused:" .. name, new == nil and digest or "")
   if new then
     state.refresh(entry.whole_at, true)

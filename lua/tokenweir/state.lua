@@ -51,19 +51,27 @@ local function build_fleet(document, settings)
   return fleet
 end
 
+-- The fleet of the last trial, which this worker applies next: { text, settings, document, fleet }.
+local tried
+
 --- The last check of a document before it is published to the workers.
 -- @return function for `documents.admit`, or nil
-function _M.trial(name)
+function _M.trial(name, text)
   if name == "snapshot" then
     return function(document)
-      local fleet, err = build_fleet(defaults.fill(document, name, "backends"), known.settings)
+      local filled = defaults.fill(document, name, "backends")
+      local fleet, err = build_fleet(filled, known.settings)
+      tried = fleet and { text = text, settings = known.settings, document = filled, fleet = fleet }
       return fleet and true, err
     end
   end
 end
 
-local function use_fleet()
-  local fleet, err = build_fleet(snapshot, known.settings)
+local function use_fleet(built)
+  local fleet, err = built, nil
+  if not fleet then
+    fleet, err = build_fleet(snapshot, known.settings)
+  end
   if not fleet then
     return nil, err
   end
@@ -72,10 +80,10 @@ local function use_fleet()
   return true
 end
 
-local function apply_snapshot(document, meta)
+local function apply_snapshot(document, meta, built)
   local before = snapshot
-  snapshot = defaults.fill(document, "snapshot", "backends")
-  local ok, err = use_fleet()
+  snapshot = built and document or defaults.fill(document, "snapshot", "backends")
+  local ok, err = use_fleet(built)
   if not ok then
     snapshot = before
     return nil, err
@@ -107,10 +115,18 @@ local function apply(name, version)
     return
   end
   applied[name] = version
-  local document, err = cjson.decode(text)
-  local ok = document and true
-  if ok then
-    ok, err = APPLY[name](document, meta)
+  local ok, err
+  local trial = tried
+  tried = nil
+  if trial and name == "snapshot" and trial.text == text and trial.settings == known.settings then
+    ok, err = apply_snapshot(trial.document, meta, trial.fleet)
+  else
+    local document
+    document, err = cjson.decode(text)
+    ok = document and true
+    if ok then
+      ok, err = APPLY[name](document, meta)
+    end
   end
   if not ok then
     documents.refuse(name, "apply")

@@ -29,7 +29,8 @@ OWN_HEADERS = (
 )
 
 SHARED_DICTS = {
-    "tokenweir_documents": "64m",  # documents and leases as they came, what draining workers hand over
+    "tokenweir_documents": "64m",  # documents as they came
+    "tokenweir_handover": "64m",  # what draining workers hand over, which may fill it
     "tokenweir_metrics": "8m",  # counters; nothing here may be evicted, so nothing else lives here
     "tokenweir_limits": "8m",  # use per API key and minute; larger where there are many keys
     "tokenweir_quarantine": "4m",  # hashes of prompts that met crashes

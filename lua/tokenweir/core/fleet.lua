@@ -4,7 +4,6 @@
 -- `progress_age`, 0 for `capacity`, `concurrency` and `context`. Strings and booleans are Lua arrays.
 -- An index is valid for one fleet only; what must outlive a snapshot keeps the backend's `slot`.
 local ffi = require "ffi"
-local check = require "tokenweir.core.check"
 
 local type, pairs, ipairs = type, pairs, ipairs
 local exp, log = math.exp, math.log
@@ -129,7 +128,7 @@ local function add_aliases(fleet, settings)
 end
 
 --- Builds the fleet of a snapshot; refuses the whole document on any bad value.
--- @param snapshot table, the decoded `tw:snapshot`
+-- @param snapshot table, the decoded `tw:snapshot`, checked already (`check.document`)
 -- @param settings table or nil, the decoded `tw:settings` (aliases)
 -- @param slot_of function(id) -> slot (whole number >= 0) | nil, err: the ledger's place of a backend
 -- @return table: `size`; arrays by index of every member named in NUMBERS and STRINGS, the four coefficients of `cost`,
@@ -138,10 +137,7 @@ end
 --   `index` (id -> index);
 --   `models[name]` -> {size, name = the public name, [k] = index, upstream = {[k] = the engine's name}}; or nil, err
 function _M.build(snapshot, settings, slot_of)
-  local ok, err = check.document(snapshot, "snapshot")
-  if not ok then
-    return nil, err
-  end
+  local ok, err
   local backends = type(snapshot.backends) == "table" and snapshot.backends or {}
   local size = #backends
   local fleet = {

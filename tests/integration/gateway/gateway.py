@@ -17,6 +17,8 @@ LOCATIONS = ("hold", "view", "own", "state", "emit", "fail", "wait", "stall", "k
 
 HTTP = """
   lua_shared_dict tokenweir_documents 16m;
+  lua_shared_dict tokenweir_handover 16m;
+  lua_shared_dict tokenweir_limits 4m;
   lua_shared_dict tokenweir_metrics 4m;
   lua_shared_dict test_applied 1m;
   lua_shared_dict test_held 1m;

@@ -119,7 +119,7 @@ def test_a_form_without_a_model_goes_by_the_only_model(gateway: Gateway, upstrea
     answer = httpx.post(
         gateway.url + "/v1/audio/transcriptions",
         files={"file": ("a.wav", b"RIFF{}")},
-        data={"model": "whisper"},
+        data={"language": "en"},
     )
     assert answer.status_code == 200
     assert b"RIFF{}" in upstream.received[0].body
@@ -186,3 +186,13 @@ def test_a_body_that_is_not_understood_holds_one_sequence_and_no_tokens(
         time.sleep(0.6)
         assert gateway.metric("tokenweir_inflight_tokens") == 0, "it does not seem to grow either"
         assert answer.result().status_code == 200
+
+
+def test_an_answer_without_a_body_is_whole(gateway: Gateway, upstream: Upstream) -> None:
+    upstream.answer = Answer(headers={"X-Kept": "yes"})
+    answer = httpx.head(gateway.url + "/v1/files/f1")
+    assert (answer.status_code, answer.headers["x-kept"], answer.content) == (200, "yes", b"")
+    upstream.answer = Answer(status=204, body=b"")
+    assert httpx.delete(gateway.url + "/v1/files/f1").status_code == 204
+    assert [record["outcome"] for record in gateway.completions(2)] == ["ok", "ok"]
+    assert gateway.inflight() == 0

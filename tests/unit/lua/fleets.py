@@ -43,8 +43,16 @@ def to_lua(runtime: Any, value: Any) -> Any:
 
 
 def build(runtime: Any, document: Any, settings: Any = None) -> tuple[Any, str]:
-    """`fleet.build` with slots in order of appearance: (fleet or None, error)."""
-    build_fleet = runtime.eval(b'require "tokenweir.core.fleet".build')
+    """The document checked, then `fleet.build` with slots in order of appearance: (fleet or None, error)."""
+    build_fleet = runtime.eval(
+        b"""function(document, settings, slot_of)
+          local ok, err = require("tokenweir.core.check").document(document, "snapshot")
+          if not ok then
+            return nil, err
+          end
+          return require("tokenweir.core.fleet").build(document, settings, slot_of)
+        end"""
+    )
     slots: dict[bytes, int] = {}
 
     def slot_of(name: bytes) -> int:
