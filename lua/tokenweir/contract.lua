@@ -25,8 +25,6 @@ _M.fields = {
 
 _M.numbers = {
   ["lease_ms"] = 3000,
-  ["lease_every_ms"] = 100,
-  ["snapshot_every_ms"] = 500,
   ["snapshot_stale_ms"] = 3000,
   ["completions_bytes"] = 50331648,
   ["completions_most"] = 20000,

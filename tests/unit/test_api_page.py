@@ -16,7 +16,8 @@ def codes_of_the_gateway(root: Path) -> set[str]:
         found |= set(re.findall(r'(?:errors|_M)\.send\(\d+, "([a-z_]+)"', text))
         found |= set(re.findall(r'(?:end_stream\(r, \d+|return \d+), "([a-z_]+)"', text))
         found |= set(re.findall(r'^  \[\d+\] = \{ "([a-z_]+)", "', text, re.MULTILINE))
-    return found
+    body = (root / "lua/tokenweir/body.lua").read_text()
+    return found | set(re.findall(r'refuse\("([a-z_]+)"', body))
 
 
 def codes_of_the_parser(root: Path) -> set[str]:

@@ -73,8 +73,6 @@ MAX_MODELS: Final = 256
 
 NUMBERS: Final[dict[str, int]] = {
     "lease_ms": LEASE_MS,
-    "lease_every_ms": LEASE_EVERY_MS,
-    "snapshot_every_ms": SNAPSHOT_EVERY_MS,
     "snapshot_stale_ms": SNAPSHOT_STALE_MS,
     "completions_bytes": COMPLETIONS_BYTES,
     "completions_most": COMPLETIONS_MOST,
