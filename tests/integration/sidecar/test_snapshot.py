@@ -122,10 +122,7 @@ async def test_a_dead_gateways_load_is_gone_with_its_lease(write_config, start_s
     await until(lambda: sidecar.plane.gateways.in_flight("a") == 0, what="its end")
 
 
-async def test_keys_of_backends_are_in_a_file_and_never_in_redis(
-    write_config, start_sidecar, store, engines, monkeypatch
-):
-    monkeypatch.setattr("tokenweir.render.paths.reachable", lambda _: True)
+async def test_keys_of_backends_are_in_a_file_and_never_in_redis(write_config, start_sidecar, store, engines):
     path = write_config("one", backends=[{"id": "a", "url": engines().url, "api_key_file": "a.key"}])
     (path.parent / "a.key").write_text("sesame-open")
     await start_sidecar(path)
