@@ -221,9 +221,9 @@ def test_a_backend_that_vanishes_and_comes_back_has_its_count_and_loses_it(
 def test_foreign_load_counts_only_while_the_snapshot_is_fresh(gateway: Gateway, publish: Publish) -> None:
     backends = [backend("gpu-a", foreign={"requests": 3, "tokens": 900}), backend("gpu-b")]
     with publish.again(backends=backends):
-        wait_until(lambda: gateway.json("view")["gpu-a"]["n"] == 3, what="the foreign load")
+        gateway.wait_for("snapshot", 2)
         view = gateway.json("view")["gpu-a"]
-        assert (view["held"], view["in_buckets"]) == (900, 3)
+        assert (view["n"], view["held"], view["in_buckets"]) == (3, 900, 3)
     wait_until(lambda: gateway.json("view")["gpu-a"]["n"] == 0, what="staleness")
 
 

@@ -67,6 +67,7 @@ def test_what_decided_is_recorded_where_a_stale_snapshot_changed_it(
     gateway = start_gateway([backend(upstream)], workers=1)
     gateway.post()
     assert gateway.metric("tokenweir_policy", policy="predictive") == 1
+    gateway.silence()
     wait_until(lambda: gateway.metric("tokenweir_snapshot_stale") == 1, what="a stale snapshot")
     gateway.post()
     assert [record["policy"] for record in gateway.completions(2)] == ["predictive", "least_inflight"]
@@ -80,6 +81,7 @@ def test_on_a_stale_snapshot_a_backend_that_was_down_comes_back_by_a_probe(
     backends = [backend(first), backend(second, state="down"), backend(third, state="draining")]
     second.crash()
     gateway = start_gateway(backends, {"health": {"eject_ms": 500}})
+    gateway.silence()
     wait_until(lambda: gateway.metric("tokenweir_snapshot_stale") == 1, what="a stale snapshot")
     first.answer = Answer(delay=0.2)
     connections = [gateway.open() for _ in range(4)]
@@ -91,7 +93,7 @@ def test_on_a_stale_snapshot_a_backend_that_was_down_comes_back_by_a_probe(
         assert all(connection.getresponse().status == 200 for connection in loaded)
         return len(second.received) > 1
 
-    wait_until(served_by_the_second, seconds=15, what="the way back")
+    wait_until(served_by_the_second, what="the way back")
     assert not third.received
     gateway.publish(backend(first), backend(second, state="down"))
     before = len(second.received)

@@ -95,7 +95,7 @@ async def test_the_policy_is_switched_in_a_second_by_whichever_sidecar_is_asked(
 
     policies = itertools.cycle(["round_robin", "predictive"])
     assert await quickest(lambda: switch(follower, next(policies)), enough=1) < 1
-    assert await quickest(lambda: switch(leader, next(policies)), enough=0.2) < 0.2
+    assert await quickest(lambda: switch(leader, next(policies)), enough=0.5) < 0.5
 
 
 async def test_a_takeover_does_not_undo_a_change(write_config, start_sidecar, store, engines):
