@@ -1,5 +1,5 @@
-"""Arrival rates of one model: a fast and a slow moving rate of what the gateways' leases count, and how many came
-within the last second."""
+"""Arrival rates of one model: a fast and a slow moving rate of what the gateways' leases count, and how many
+came within the last second."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from sidecar.control.gateways import GatewayLease
 FAST_MS: Final = 500
 SLOW_MS: Final = 60_000
 SLOW_IN_BURST_MS: Final = 300_000
-"""In a burst the usual rate follows more slowly, so that the burst does not become usual within a minute; one that
-lasts does, in the end."""
+"""In a burst the usual rate follows more slowly, so that the burst does not become usual within a minute;
+one that lasts does, in the end."""
 WINDOW_MS: Final = 1000
 ARMED_MS: Final = 10_000
 """What was seen for less than this has no usual rate."""

@@ -1,16 +1,17 @@
 """Fits what work costs on one backend to what its engine's own counters say, look by look.
 
-Between two looks the engine tells the mean time of a step (the mean time between tokens), how many sequences and KV
-tokens a step held and how many prompt tokens it computed besides. By DESIGN 4 a step takes
+Between two looks the engine tells the mean time of a step (the mean time between tokens), how many sequences
+and KV tokens a step held and how many prompt tokens it computed besides. By DESIGN 4 a step takes
 
     base + per_sequence * sequences + per_kv_token * KV tokens + prefill * prompt tokens
 
-so each pair of looks is one linear observation of the four coefficients. They are estimated by a Kalman filter (R. E.
-Kalman, A New Approach to Linear Filtering and Prediction Problems, 1960) in factors of the table's values, with two
-kinds of uncertainty: one that all coefficients share (a GPU that throttles or shares its host is slower in
-everything) and a smaller one of each. So the common speed is known after a few looks, and what loads alike cannot tell
-apart stays as the table has it. Forgetting is the uncertainty's growth with time. Single wild observations are
-weighed down (Huber); where they go on, the speed has changed, and the common uncertainty is opened again.
+so each pair of looks is one linear observation of the four coefficients. They are estimated by a Kalman
+filter (R. E. Kalman, A New Approach to Linear Filtering and Prediction Problems, 1960) in factors of the
+table's values, with two kinds of uncertainty: one that all coefficients share (a GPU that throttles or
+shares its host is slower in everything) and a smaller one of each. So the common speed is known after a few
+looks, and what loads alike cannot tell apart stays as the table has it. Forgetting is the uncertainty's
+growth with time. Single wild observations are weighed down (Huber); where they go on, the speed has changed,
+and the common uncertainty is opened again.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ WILD_IN_A_ROW: Final = 4
 """So many show that the speed has changed."""
 REOPENED_SD: Final = 0.5
 LEAST_FACTOR, MOST_FACTOR = 0.02, 100.0
-"""Bounds of each factor: no engine is faster or slower than its table by more, a reading that says so is wrong."""
+"""Bounds of each factor: no engine is faster or slower than its table by more, a reading that says so is
+wrong."""
 MOST_GAP_S: Final = 30.0
 
 
@@ -69,8 +71,8 @@ class CostFit:
         self._at: float | None = None
 
     def observe(self, step: Step, now: float) -> None:
-        """Take the mean step of the time since the last look, at monotonic `now` in ms. Figures that cannot be are
-        left out."""
+        """Take the mean step of the time since the last look, at monotonic `now` in ms. Figures that cannot
+        be are left out."""
         if not (math.isfinite(step.ms) and step.ms > 0 and step.sequences > 0):
             return
         amounts = (step.prompt_tokens, 1.0, step.sequences, step.kv_tokens)

@@ -1,19 +1,16 @@
 """Whether an engine has died, and of what: level 3 of the breaker.
 
-Signs, any of which is enough: the engine's own error text says that the GPU is out of memory; its container was
-killed for memory (exit status 137); or it served and now refuses connections for a moment: a crash.
+Signs, any of which is enough: the engine's own error text says that the GPU is out of memory; its container
+ended for want of memory; or it served and now refuses connections for a moment: a crash.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
 
 from sidecar.telemetry.health import Look
-
-KILLED: Final = 137
-"""Exit status of a process ended by SIGKILL, as the kernel and container engines end it for memory."""
+from sidecar.telemetry.readings import ContainerReading
 
 
 class Cause(StrEnum):
@@ -76,12 +73,25 @@ class FailureWatch:
         return Failure(Cause.CRASH, f"it served, and has refused connections for {seconds:.1f} s")
 
 
-def of_exit(exit_code: int | None, out_of_memory: bool | None) -> Failure | None:
-    """What a container's end says; None where it says nothing of memory."""
-    if out_of_memory:
-        return Failure(Cause.OUT_OF_MEMORY, f"its container was killed for memory (exit status {exit_code})")
-    if exit_code == KILLED:
-        return Failure(
-            Cause.OUT_OF_MEMORY, f"its container was killed (exit status {KILLED}), as for want of memory"
-        )
-    return None
+class ContainerWatch:
+    """Watches the container that an engine runs in for an end for want of memory."""
+
+    def __init__(self) -> None:
+        self._seen: float | None = None
+
+    def verdict(self, container: ContainerReading | None, now: float) -> Failure | None:
+        """The failure, once for each end; what had ended before the first look is history."""
+        first, self._seen = self._seen is None, self._seen if self._seen is not None else now
+        if container is None:
+            return None
+        at = container.oom_at
+        if container.out_of_memory and container.ended_at is not None:
+            at = max(at or container.ended_at, container.ended_at)
+        if first or at is None or at <= (self._seen or 0.0):
+            return None
+        self._seen = at
+        if container.out_of_memory:
+            ended = f"it ended with exit status {container.exit_code}"
+        else:
+            ended = "a process in it was killed"
+        return Failure(Cause.OUT_OF_MEMORY, f"its container ran out of memory: {ended}")

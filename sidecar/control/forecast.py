@@ -26,8 +26,8 @@ class Trend:
             self._points.popleft()
 
     def forecast(self, value: float, now: float, horizon_ms: float) -> float:
-        """The figure in `horizon_ms`, given its value now. A falling one is taken to stay: spares are not sent
-        away because of a guess."""
+        """The figure in `horizon_ms`, given its value now. A falling one is taken to stay: spares are not
+        sent away because of a guess."""
         points = self._points
         if len(points) < 5:
             return value

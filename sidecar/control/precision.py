@@ -1,7 +1,7 @@
 """Which variant of a model is preferred: quality while memory lasts, then what saves memory.
 
-Pressure is all that the model holds, on any of its backends, against what the backends of the best quality could
-hold: it does not change by where requests are sent, so the preference cannot chase itself.
+Pressure is all that the model holds, on any of its backends, against what the backends of the best quality
+could hold: it does not change by where requests are sent, so the preference cannot chase itself.
 """
 
 from __future__ import annotations

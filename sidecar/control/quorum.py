@@ -1,5 +1,5 @@
-"""The breaker's level 4 for one model: with too few of its backends usable, its requests go to the fallback role
-until enough are back."""
+"""The breaker's level 4 for one model: with too few of its backends usable, its requests go to the fallback
+role until enough are back."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ class Quorum:
         self.reason = ""
         """Why it holds; empty without."""
 
-    def update(
-        self, usable: int, backends: int, fallbacks: int, config: BreakerConfig, now: float
-    ) -> bool:
+    def update(self, usable: int, backends: int, fallbacks: int, config: BreakerConfig, now: float) -> bool:
         """Decide: `usable` of the model's `backends` of the role active may get requests, and `fallbacks`
         of the role fallback are there. Returns whether the level was entered or left."""
         short = backends > 0 and usable < config.quorum * backends

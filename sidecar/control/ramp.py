@@ -1,4 +1,5 @@
-"""How much of its fair share a new, restarted or promoted backend may take: little at first, more each minute."""
+"""How much of its fair share a new, restarted or promoted backend may take: little at first, more each
+minute."""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ class Ramp:
 
 
 def admitted(shares: Sequence[float]) -> list[float]:
-    """What backends of one model may take, given their ramps: a new one never more than its share, but where all
-    are new, all are, so the furthest one counts as full."""
+    """What backends of one model may take, given their ramps: a new one never more than its share, but where
+    all are new, all are, so the furthest one counts as full."""
     most = max(shares, default=1.0)
     return [min(1.0, share / most) if most > 0 else 1.0 for share in shares]

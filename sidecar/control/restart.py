@@ -1,5 +1,5 @@
-"""Whether and when an engine is restarted: one at a time in a group, with growing pauses, so many times an hour; then
-it is left out and somebody is called.
+"""Whether and when an engine is restarted: one at a time in a group, with growing pauses, so many times an
+hour; then it is left out and somebody is called.
 
 `Restarts` decides; `operations.py` carries out what `due` says and reports back.
 """
@@ -94,12 +94,11 @@ class Restarts:
         return True
 
     def due(self, config: RestartConfig, now: float) -> tuple[list[Order], list[str]]:
-        """What is to be restarted now, and which backends have had their restarts and stay out from now on."""
+        """What is to be restarted now, and which backends have had their restarts and stay out from now
+        on."""
         orders: list[Order] = []
         spent: list[str] = []
-        busy = {
-            plan.group for plan in self.plans.values() if plan.stage in {Stage.ORDERED, Stage.AWAITED}
-        }
+        busy = {plan.group for plan in self.plans.values() if plan.stage in {Stage.ORDERED, Stage.AWAITED}}
         wanting = [(plan.since, name) for name, plan in self.plans.items() if plan.stage is Stage.WANTED]
         for _, name in sorted(wanting):
             plan = self.plans[name]
@@ -175,8 +174,8 @@ class Restarts:
         }
 
     def restore(self, state: dict[str, Any], now: float) -> None:
-        """Take over a dump. An order whose carrying out nobody saw end is awaited. Raises ValueError, KeyError,
-        TypeError on a strange one."""
+        """Take over a dump. An order whose carrying out nobody saw end is awaited. Raises ValueError,
+        KeyError, TypeError on a strange one."""
         plans: dict[str, Plan] = {}
         for name, value in state.items():
             stage = Stage(value["stage"])
@@ -194,5 +193,5 @@ class Restarts:
         """When the next restart may begin at the earliest."""
         if not recent:
             return float("-inf")
-        pause = min(config.back_off * 2 ** (recent - 1), config.back_off_most)
+        pause = min(config.back_off * 2.0 ** (recent - 1), float(config.back_off_most))
         return plan.begun[-1] + pause

@@ -1,5 +1,5 @@
-"""When a backend of the role standby is put into service, and when it goes back: by the load that the last minute
-leads to, not by the one that is there."""
+"""When a backend of the role standby is put into service, and when it goes back: by the load that the last
+minute leads to, not by the one that is there."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
-"""What a GPU's XID error asks for.
+"""What a GPU's XID errors ask for. They are a GPU's, not memory's.
 
-XID errors are a GPU's, not memory's. The exporter's gauge keeps the last value for ever, so only its change counts:
-what stands there at first sight, or goes on standing there, is history.
+Telemetry tells the errors as they come up (`Record.xids`); one that was there at the first look is history.
 https://docs.nvidia.com/deploy/xid-errors/
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final
+
+from sidecar.telemetry.readings import XidEvent
 
 NAMES: Final[Mapping[int, str]] = {
     13: "graphics engine exception",
@@ -39,20 +39,6 @@ class Remedy(StrEnum):
     REMOVE = "remove"
 
 
-@dataclass(frozen=True, slots=True)
-class XidEvent:
-    """An XID that has newly appeared on a card."""
-
-    card: str
-    code: int
-    remedy: Remedy
-
-    @property
-    def text(self) -> str:
-        """The event in words."""
-        return f"XID {self.code} ({NAMES.get(self.code, 'see NVIDIA XID errors')}) on card {self.card}"
-
-
 def remedy(code: int) -> Remedy:
     """What an XID asks for; codes that are not known are only noted."""
     if code in NEEDS_HANDS:
@@ -60,18 +46,21 @@ def remedy(code: int) -> Remedy:
     return Remedy.RESTART if code in MENDED_BY_RESTART else Remedy.NOTE
 
 
+def describe(event: XidEvent) -> str:
+    """An error in words."""
+    name = NAMES.get(event.code, "see NVIDIA's list")
+    return f"XID {event.code} ({name}) on card {event.index or event.card}"
+
+
 class XidWatch:
-    """The cards of one backend."""
+    """The errors of one backend's cards that were acted on already."""
 
     def __init__(self) -> None:
-        self._last: dict[str, int] = {}
+        self._seen = float("-inf")
 
-    def observe(self, xids: Mapping[str, int]) -> list[XidEvent]:
-        """Take the last XID of each card (0: none); returns those that are new."""
-        events = [
-            XidEvent(card, code, remedy(code))
-            for card, code in xids.items()
-            if code and card in self._last and self._last[card] != code
-        ]
-        self._last.update(xids)
-        return events
+    def new(self, events: Iterable[XidEvent]) -> list[XidEvent]:
+        """Those that came up since the last call."""
+        fresh = [event for event in events if event.at > self._seen]
+        if fresh:
+            self._seen = max(event.at for event in fresh)
+        return fresh

@@ -133,7 +133,9 @@ class RampConfig(Section):
     ] = 12
     worse: Annotated[
         float,
-        Field(gt=1, le=100, description="it pauses while its time to first token is so many times the peers'"),
+        Field(
+            gt=1, le=100, description="it pauses while its time to first token is so many times the peers'"
+        ),
     ] = 2.0
     errors: Annotated[
         float, Field(gt=0, le=1, description="it pauses while this share more of its requests fail")
@@ -150,9 +152,7 @@ class StandbyConfig(Section):
     promote: Annotated[
         ShareOf, Field(description="forecast memory use over which the next one is promoted")
     ] = 0.75
-    demote: Annotated[
-        ShareOf, Field(description="use without it below which the last one goes back")
-    ] = 0.45
+    demote: Annotated[ShareOf, Field(description="use without it below which the last one goes back")] = 0.45
     horizon: Annotated[Duration, Field(description="how far ahead the forecast looks")] = 120_000
     hold: Annotated[Duration, Field(description="how long the forecast must stay over `promote`")] = 3000
     idle: Annotated[Duration, Field(description="how long the use must stay below `demote`")] = 600_000
@@ -180,7 +180,8 @@ class RestartConfig(Section):
         Duration, Field(description="how long an engine that served must refuse connections to be restarted")
     ] = 1500
     give_up: Annotated[
-        Duration, Field(description="how long a restarted engine may take to serve before it counts as failed")
+        Duration,
+        Field(description="how long a restarted engine may take to serve before it counts as failed"),
     ] = 900_000
 
 
