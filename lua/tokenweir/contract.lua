@@ -27,13 +27,35 @@ _M.fields = {
   ["gateway"] = "gateway",
 }
 
+_M.precisions = {
+  ["fp32"] = "fp32",
+  ["float32"] = "fp32",
+  ["fp16"] = "fp16",
+  ["bf16"] = "fp16",
+  ["bfloat16"] = "fp16",
+  ["float16"] = "fp16",
+  ["half"] = "fp16",
+  ["fp8"] = "fp8",
+  ["float8"] = "fp8",
+  ["fp8_e4m3"] = "fp8",
+  ["fp8_e5m2"] = "fp8",
+  ["int8"] = "int8",
+  ["w8a8"] = "int8",
+  ["int4"] = "int4",
+  ["awq"] = "int4",
+  ["gptq"] = "int4",
+  ["q4"] = "int4",
+  ["w4a16"] = "int4",
+  ["nf4"] = "int4",
+}
+
 _M.numbers = {
   ["lease_ms"] = 3000,
   ["snapshot_stale_ms"] = 3000,
   ["completions_bytes"] = 50331648,
   ["completions_most"] = 20000,
   ["buckets"] = 13,
-  ["known_sessions_cap"] = 4096,
+  ["known_sessions_cap"] = 65536,
   ["known_sessions_batch_size"] = 1024,
   ["max_backends"] = 1024,
   ["max_models"] = 256,
@@ -1063,7 +1085,7 @@ _M.shapes = {
       },
       ["error"] = {
         ["type"] = "string",
-        ["enum"] = { "", "out_of_memory" },
+        ["enum"] = { "", "out_of_memory", "kv_full" },
         ["default"] = "",
       },
       ["degraded"] = {

@@ -12,19 +12,15 @@ from typing import Final
 from sidecar.control.latch import Latch
 from sidecar.control.model_load import BackendUse
 from tokenweir.config.control import PrecisionConfig, PrecisionRule
+from tokenweir.contract import names
 
 BITS: Final[dict[str, int]] = {"fp32": 32, "fp16": 16, "fp8": 8, "int8": 8, "int4": 4}
-ALIASES: Final[dict[str, str]] = {
-    **{"bf16": "fp16", "bfloat16": "fp16", "float16": "fp16", "half": "fp16", "float32": "fp32"},
-    **{"float8": "fp8", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "w8a8": "int8"},
-    **{"awq": "int4", "gptq": "int4", "q4": "int4", "w4a16": "int4", "nf4": "int4"},
-}
 
 
 def variant(name: str) -> str:
     """The variant that a precision's name means; the name itself, in lower case, where it is not known."""
     name = name.strip().lower()
-    return ALIASES.get(name, name)
+    return names.PRECISIONS.get(name, name)
 
 
 class Precision:

@@ -67,6 +67,15 @@ FIELDS: Final[dict[str, str]] = {
 }
 """Fields of the streams' entries."""
 
+PRECISIONS: Final[dict[str, str]] = {
+    **{"fp32": "fp32", "float32": "fp32"},
+    **{"fp16": "fp16", "bf16": "fp16", "bfloat16": "fp16", "float16": "fp16", "half": "fp16"},
+    **{"fp8": "fp8", "float8": "fp8", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8"},
+    **{"int8": "int8", "w8a8": "int8"},
+    **{"int4": "int4", "awq": "int4", "gptq": "int4", "q4": "int4", "w4a16": "int4", "nf4": "int4"},
+}
+"""What people call a precision, in lower case -> the variant's name, in the snapshot and in `X-Precision`."""
+
 LEASE_MS: Final = 3000
 """A gateway's lease expires after this long; its load disappears with it."""
 LEASE_EVERY_MS: Final = 100
@@ -81,8 +90,9 @@ COMPLETIONS_MOST: Final = 20_000
 """Entries (batches) that the stream may hold, however small they are."""
 BUCKETS: Final = 13
 """Power-of-two buckets of predicted remaining tokens (DESIGN 4 rule 1)."""
-KNOWN_SESSIONS_CAP: Final = 4096
-"""Entries (batches of up to `KNOWN_SESSIONS_BATCH_SIZE`) that the stream of sessions keeps."""
+KNOWN_SESSIONS_CAP: Final = 65_536
+"""Entries (batches of up to `KNOWN_SESSIONS_BATCH_SIZE` sessions) that the stream of sessions keeps at most; older
+ones than a session is remembered go by themselves."""
 KNOWN_SESSIONS_BATCH_SIZE: Final = 1024
 MAX_BACKENDS: Final = 1024
 MAX_MODELS: Final = 256
