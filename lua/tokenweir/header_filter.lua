@@ -69,7 +69,7 @@ local function tell(r)
   end
   local degraded = shown.degraded and degraded_as(r)
   if degraded then
-    header["X-Tokenweir-Degraded"] = degraded
+    ngx.header["X-Tokenweir-Degraded"] = degraded
   end
   if shown.predicted_tokens and r.mean then
     var.tw_predicted = ceil(r.mean * r.n)
