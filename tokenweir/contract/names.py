@@ -91,8 +91,8 @@ COMPLETIONS_MOST: Final = 20_000
 BUCKETS: Final = 13
 """Power-of-two buckets of predicted remaining tokens (DESIGN 4 rule 1)."""
 KNOWN_SESSIONS_CAP: Final = 65_536
-"""Entries (batches of up to `KNOWN_SESSIONS_BATCH_SIZE` sessions) that the stream of sessions keeps at most; older
-ones than a session is remembered go by themselves."""
+"""Entries (batches of up to `KNOWN_SESSIONS_BATCH_SIZE` sessions) that the stream of sessions keeps at most;
+older ones than a session is remembered go by themselves."""
 KNOWN_SESSIONS_BATCH_SIZE: Final = 1024
 MAX_BACKENDS: Final = 1024
 MAX_MODELS: Final = 256
