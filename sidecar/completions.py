@@ -26,7 +26,7 @@ from sidecar.learning.figures import Figures
 from sidecar.learning.sources import Sources
 from tokenweir.atomic_file import write_atomically
 from tokenweir.contract import names
-from tokenweir.contract.records import Completion, Outcome, Stats
+from tokenweir.contract.records import Completion, Stats
 
 log = structlog.get_logger(__name__)
 
@@ -36,10 +36,13 @@ CHECKPOINT_MS: Final = 1000
 MOST_UNACKNOWLEDGED: Final = 512
 """Entries after which a checkpoint does not wait for its time."""
 SAVE_MS: Final = 30_000
+LATE_MS: Final = 60_000
+"""A record that comes later tells the decisions nothing about now."""
 FILE: Final = "learned.json"
 SCHEMA: Final = 1
 
-Served = Callable[[str, float], None]
+Completed = Callable[[Completion, float], None]
+"""Called with each record and when its request ended, monotonic ms."""
 Entry = tuple[bytes, Mapping[bytes, bytes] | None]
 
 
@@ -51,13 +54,13 @@ class Completions:
         client: aioredis.Redis,
         leader: Leader,
         backends: Callable[[], Container[str]],
-        served: Served,
+        completed: Completed,
         state_dir: Path,
     ) -> None:
         self._client = client
         self._leader = leader
         self._backends = backends
-        self._served = served
+        self._completed = completed
         self._file = state_dir / FILE
         self.figures = Figures()
         self.sources = Sources()
@@ -209,12 +212,12 @@ class Completions:
         self.records += 1
         self.outcomes[record.backend, record.outcome.value] += 1
         self.figures.add(record)
-        self._note_served(record, now)
+        self._note(record, now)
 
-    def _note_served(self, record: Completion, now: int) -> None:
+    def _note(self, record: Completion, now: int) -> None:
         age = max(0, now - record.time_ms)
-        if record.outcome is Outcome.OK and age < 60_000:
-            self._served(record.backend, monotonic_ms() - age)
+        if age < LATE_MS:
+            self._completed(record, monotonic_ms() - age)
 
     def _dump(self) -> str:
         state = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -11,14 +12,17 @@ import structlog
 
 from sidecar import pending, tasks
 from sidecar import settings as documents
+from sidecar.actuators import Actuator
 from sidecar.backend_files import BackendFiles, Read
 from sidecar.clock import monotonic_ms
 from sidecar.completions import Completions
 from sidecar.control.fleet import Fleet
 from sidecar.control.gateways import Gateways
+from sidecar.control.loop import ControlLoop
 from sidecar.exchange import Exchange
 from sidecar.identity import sidecar_id
 from sidecar.leader import Leader, NotLeaderError
+from sidecar.operations import Hands, Operations
 from sidecar.origins import Origins
 from sidecar.publish import Decision, Publisher
 from sidecar.redis_access import RedisError, connect
@@ -32,7 +36,7 @@ from tokenweir import backend_keys
 from tokenweir.config import Config, load
 from tokenweir.config.models import BackendConfig
 from tokenweir.contract import names
-from tokenweir.contract.records import QueueLimits
+from tokenweir.contract.records import Completion, Outcome, QueueLimits, State
 from tokenweir.render import Paths
 
 log = structlog.get_logger(__name__)
@@ -42,6 +46,10 @@ FOLLOW_MS: Final = 250
 COMPLETIONS_MS: Final = 200
 COALESCE_MS: Final = 20
 """Changes of state that come together are published together."""
+AGAIN_MS: Final = 100
+"""After an engine that served refuses a connection it is looked at again so soon."""
+MEMORY_EVERY_MS: Final = 2000
+"""How often the decisions' memory is stored when nothing changed; ramps grow all the time."""
 
 FILES_MS: Final = 1000
 """How often the files that backends name are looked at."""
@@ -71,9 +79,22 @@ class ControlPlane:
         self.client = connect(base.redis, self.folder)
         self.leader = Leader(self.client, self.id)
         self.publisher = Publisher(self.client, self.leader)
-        self.exchange = Exchange(self.client, self.leader, self.gateways, self.store, self.apply)
+        self.exchange = Exchange(
+            self.client,
+            self.leader,
+            self.gateways,
+            self.store,
+            changed=self.apply,
+            leases_read=self._leases_read,
+        )
         self.completions = Completions(
-            self.client, self.leader, self._known_backends, self.fleet.served, self.state_dir
+            self.client, self.leader, self._known_backends, self._completed, self.state_dir
+        )
+        self.loop = ControlLoop(self.fleet, self.gateways, self._can_act, self._mean_output)
+        self.operations = Operations(
+            self.fleet,
+            self.loop,
+            Hands(self._actuator, self._origin, lambda: self.config, self.publish_soon),
         )
         self.redis_error: str | None = "not asked yet"
         """Why Redis does not answer; None while it does."""
@@ -82,6 +103,10 @@ class ControlPlane:
         self._read = Read()
         self._origins = Origins(self.folder)
         self._unseen: set[str] = set()
+        self._memory_fence = 0
+        """The term of leadership for which the decisions' memory was read."""
+        self._memory_at = float("-inf")
+        self._memory_due = True
         self._change = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -107,6 +132,7 @@ class ControlPlane:
     async def stop(self) -> None:
         """Stop cleanly: store what was learned and give the lease up, so that another takes over at once."""
         await tasks.cancel(self._tasks)
+        await self.operations.close()
         await self.collector.close()
         try:
             if self.leader.leading:
@@ -210,9 +236,12 @@ class ControlPlane:
         self._unseen.discard(backend_id)
         if look in {Look.REFUSED, Look.LATE}:
             self.resolver.suspect(watch.config.host)
+        member = self.fleet.members.get(backend_id)
+        if look is Look.REFUSED and member is not None and member.readiness.state is State.READY:
+            asyncio.get_running_loop().call_later(AGAIN_MS / 1000, watch.hurry)
         if self.fleet.observe(backend_id, look, text, monotonic_ms()):
             member = self.fleet.members[backend_id]
-            reason = member.readiness.reason
+            reason = member.reason
             log.info("backend_state", backend=backend_id, state=member.state.value, reason=reason)
             self.publish_soon()
 
@@ -223,6 +252,29 @@ class ControlPlane:
             if watch.record.answered_at is None:
                 watch.hurry()
         self.publish_soon()
+
+    def _leases_read(self) -> None:
+        if self.loop.leases_read(self.config, monotonic_ms()):
+            self.publish_soon()
+
+    def _completed(self, record: Completion, at: float) -> None:
+        if record.outcome is Outcome.OK:
+            self.fleet.served(record.backend, at)
+        if self.loop.completed(record, at, monotonic_ms()):
+            self.publish_soon()
+
+    def _mean_output(self, model: str) -> float | None:
+        stats = self.completions.figures.published().get(model)
+        return None if stats is None else stats.mean
+
+    def _actuator(self, backend_id: str) -> Actuator | None:
+        return None
+
+    def _can_act(self, backend_id: str) -> bool:
+        return self._actuator(backend_id) is not None
+
+    def _origin(self, backend_id: str) -> Origin | None:
+        return self._where(backend_id)()
 
     def _known_backends(self) -> Mapping[str, Any]:
         return self.fleet.members
@@ -253,6 +305,7 @@ class ControlPlane:
 
     async def _publish(self) -> None:
         if not self.leader.leading and not await self.leader.campaign():
+            self.loop.step(self.config, False, monotonic_ms())
             self._redis_answered()
             return
         if self._warming_up():
@@ -260,10 +313,49 @@ class ControlPlane:
             return
         if self.fleet.sweep():
             self._sync_watches()
-        config = self.config
-        decision = Decision(config.served_policy, config.shadow_policy, config.thresholds, _queue(config))
-        await self.publisher.publish(self.fleet.decide(monotonic_ms()), decision)
+        if self.leader.fence != self._memory_fence:
+            await self._take_over()
+        config, now = self.config, monotonic_ms()
+        changed, orders = self.loop.step(config, True, now)
+        self.operations.carry_out(orders)
+        memory = self._memory(changed, now)
+        decision = Decision(
+            config.served_policy,
+            config.shadow_policy,
+            self.loop.thresholds(config, now),
+            _queue(config),
+            config.burst.max_tokens,
+            self.loop.published(),
+            memory,
+        )
+        await self.publisher.publish(self.fleet.decide(now), decision)
+        if memory is not None:
+            self._memory_at, self._memory_due = now, False
         self._redis_answered()
+
+    async def _take_over(self) -> None:
+        """Go on from what the leader before remembered."""
+        stored = await self.client.get(names.CONTROL)
+        self._memory_fence = self.leader.fence
+        if stored is None:
+            return
+        try:
+            state = json.loads(stored)
+            if state["schema"] != names.SCHEMA:
+                raise ValueError(f"schema {state['schema']}")
+            if state["sidecar"] != self.id:
+                self.loop.restore(state, monotonic_ms())
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            log.error("control_memory_refused", reason=str(error)[:200])
+
+    def _memory(self, changed: bool, now: float) -> str | None:
+        """The decisions' memory as it is to be stored; None while what is stored will do."""
+        self._memory_due = self._memory_due or changed
+        if not self._memory_due and now - self._memory_at < MEMORY_EVERY_MS:
+            return None
+        return json.dumps(
+            {"schema": names.SCHEMA, "sidecar": self.id, **self.loop.dump(now)}, separators=(",", ":")
+        )
 
     def _warming_up(self) -> bool:
         """Whether backends are still to be looked at for the first time since the start: a snapshot that

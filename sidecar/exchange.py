@@ -43,13 +43,16 @@ class Exchange:
         leader: Leader,
         gateways: Gateways,
         store: Store,
+        *,
         changed: Callable[[], None],
+        leases_read: Callable[[], None],
     ) -> None:
         self._client = client
         self._leader = leader
         self._gateways = gateways
         self._store = store
         self._changed = changed
+        self._leases_read = leases_read
         self._seen: bytes | None = None
         self._due = True
         self._heartbeat_at = self._measured_at = float("-inf")
@@ -95,6 +98,7 @@ class Exchange:
         keys = [names.GATEWAY + _text(gateway) for gateway in ids]
         texts = await self._client.mget(keys) if keys else []
         self._gateways.update([text for text in texts if text is not None])
+        self._leases_read()
 
     async def _exchange_changes(self) -> None:
         stored: Any = await self._client.get(names.CHANGES)

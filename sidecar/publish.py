@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import redis.asyncio as aioredis
@@ -14,7 +15,15 @@ import structlog
 from sidecar.clock import monotonic_ms, wall_ms
 from sidecar.leader import Leader
 from tokenweir.contract import names
-from tokenweir.contract.records import Backend, Policy, PolicySettings, QueueLimits, Settings, Snapshot
+from tokenweir.contract.records import (
+    Backend,
+    ModelControl,
+    Policy,
+    PolicySettings,
+    QueueLimits,
+    Settings,
+    Snapshot,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -30,6 +39,10 @@ class Decision:
     shadow: Policy | None
     thresholds: PolicySettings
     queue: QueueLimits
+    burst_max_tokens: int = 256
+    models: Mapping[str, ModelControl] = field(default_factory=dict)
+    memory: str | None = None
+    """What the decisions remember, to be stored for whoever takes over; None: as stored already."""
 
 
 class Publisher:
@@ -73,6 +86,10 @@ class Publisher:
             time_ms=wall_ms(),
             policy=decision.policy,
             shadow=decision.shadow,
+            level=max((model.level for model in decision.models.values()), default=0),
+            burst=any(model.burst for model in decision.models.values()),
+            burst_max_tokens=decision.burst_max_tokens,
+            models=dict(decision.models),
             queue=decision.queue,
             thresholds=decision.thresholds,
             backends=backends,
@@ -82,16 +99,19 @@ class Publisher:
         if self._settings_due and self._settings is not None:
             self._settings = self._settings.model_copy(update={"version": await self._next_version()})
             documents.append((names.SETTINGS, self._settings.dump()))
+        with_settings = len(documents) > 1
+        if decision.memory is not None:
+            documents.append((names.CONTROL, decision.memory))
         existing = await self._leader.write(documents)
         self.published += 1
         self.published_at = monotonic_ms()
         self.history.append(text)
-        if len(documents) > 1 and self._settings is not None:
+        if with_settings and self._settings is not None:
             self._settings_due = False
             self.settings_version = self._settings.version
             log.info("settings_published", version=self.settings_version)
         if existing < 2:
-            self._settings_due = self._settings_due or len(documents) == 1
+            self._settings_due = self._settings_due or not with_settings
             self.stats_missing = True
         return snapshot
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tokenweir.config import Config
 from tokenweir.config.models import KeyConfig, hash_key
-from tokenweir.contract.records import KeySettings, Limits, ModelSettings, Settings
+from tokenweir.contract.records import KeySettings, Limits, ModelSettings, SessionSettings, Settings
 from tokenweir.secret_file import read_secret
 
 
@@ -29,6 +29,7 @@ def build(config: Config, folder: Path) -> Settings:
         ),
         health=config.health,
         headers=config.headers,
+        sessions=SessionSettings(by_user=config.sessions.by_user, memory_ms=config.sessions.memory),
     )
 
 
@@ -42,4 +43,5 @@ def _key(key: KeyConfig, folder: Path) -> KeySettings:
         requests_per_minute=key.requests_per_minute,
         tokens_per_minute=key.tokens_per_minute,
         deadline_ms=key.deadline or None,
+        burst_exempt=key.burst_exempt,
     )

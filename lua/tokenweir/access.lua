@@ -1,10 +1,13 @@
 --- The access phase: who asks, for which model, where it goes. It leaves a reserved backend in `ngx.ctx`.
 local auth = require "tokenweir.auth"
 local body = require "tokenweir.body"
+local breaker = require "tokenweir.breaker"
+local burst = require "tokenweir.core.burst"
 local clock = require "tokenweir.core.clock"
 local deadline = require "tokenweir.deadline"
 local errors = require "tokenweir.errors"
 local limits = require "tokenweir.limits"
+local metrics = require "tokenweir.metrics"
 local models = require "tokenweir.models"
 local path = require "tokenweir.core.path"
 local pick = require "tokenweir.pick"
@@ -14,7 +17,9 @@ local record = require "tokenweir.record"
 local region = require "tokenweir.region"
 local request = require "tokenweir.core.request"
 local request_id = require "tokenweir.request_id"
+local sessions = require "tokenweir.sessions"
 local state = require "tokenweir.state"
+local variant = require "tokenweir.variant"
 local waiting = require "tokenweir.waiting"
 
 local ngx = ngx
@@ -68,6 +73,19 @@ local function resolve(r, known, key)
     return models.refuse(known, key, name, pool)
   end
   r.pool, r.model = pool, pool.name
+end
+
+-- Burst mode: what it asks for beyond that mode's answers is cut, unless its key is spared.
+local function shorten(r, known)
+  local limit = known.burst_max_tokens
+  if burst.applies(r.kind) and not (r.key and r.key.burst_exempt) and burst.degrades(r.parsed, limit) then
+    r.burst = limit
+    local asked = r.parsed.max_tokens
+    if not asked or asked > limit then
+      r.parsed.max_tokens = limit
+    end
+    metrics.add("degraded", 1, r.model, "burst")
+  end
 end
 
 -- Chooses a backend, or waits for one.
@@ -132,7 +150,14 @@ function _M.run()
   body.read(r)
   resolve(r, known, key)
   region.arrive(r.pool.place)
+  sessions.identify(r, settings)
+  variant.read(r, known.fleet)
+  local control = state.control(known, r.pool)
+  breaker.check(r, control, settings, now)
   quarantine.check(r, now)
+  if control.burst then
+    shorten(r, known)
+  end
   prediction.fill(r, known)
   if key and key.limited then
     limits.admit(r, key, r.prompt + ceil(r.mean) * r.n)
@@ -141,6 +166,7 @@ function _M.run()
   now = now_ms()
   known = choose(r, state.current(now), now)
   r.wait_ms = now_ms() - now
+  sessions.served(r, settings, now)
   if r.parsed.kind then
     body.rewrite(r, r.upstream, r.kind ~= "other")
     request.clear(r.parsed)

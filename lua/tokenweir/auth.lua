@@ -1,6 +1,7 @@
 --- API keys of clients: by the SHA-256 of what follows "Bearer ".
 local errors = require "tokenweir.errors"
 local json_string = require "tokenweir.core.json_string"
+local session = require "tokenweir.core.session"
 local sha256 = require "tokenweir.sha256"
 
 local variable = require("tokenweir.variable").get
@@ -43,6 +44,7 @@ function _M.prepare(settings)
       max_priority = key.max_priority,
       requests_per_minute = key.requests_per_minute, tokens_per_minute = key.tokens_per_minute,
       limited = key.requests_per_minute or key.tokens_per_minute, deadline_ms = key.deadline_ms,
+      burst_exempt = key.burst_exempt, seed = session.seed(key.id),
     }
   end
 end

@@ -3,6 +3,7 @@
 -- Up to `client_body_buffer_size` nginx keeps it in memory. A larger one is in a file, which a worker thread reads: the
 -- worker itself never blocks on it, and it is never let through unread.
 local body_bytes = require "tokenweir.body_bytes"
+local burst = require "tokenweir.core.burst"
 local bytes = require "tokenweir.core.bytes"
 local errors = require "tokenweir.errors"
 local form = require "tokenweir.core.form"
@@ -171,13 +172,14 @@ function _M.rewrite_form(r, upstream)
   ngx.req.set_body_data(splice.apply(get_body_data(), edits))
 end
 
---- Makes the body say what the engine is to see: its own name of the model, and one value for each member.
+--- Makes the body say what the engine is to see: its own name of the model, one value for each member, and in burst
+-- mode a short answer.
 -- @param upstream string, the engine's name of the model
 -- @param insert boolean, whether a body without a model gets one
 function _M.rewrite(r, upstream, insert)
   local parsed = r.parsed
   local renamed = parsed.model ~= upstream and (parsed.model or insert)
-  if not renamed and not parsed.conflict then
+  if not renamed and not parsed.conflict and not r.burst then
     return
   end
   for k = #edits, 1, -1 do
@@ -187,6 +189,9 @@ function _M.rewrite(r, upstream, insert)
     -- Other requests may have been read since; the offsets hold.
     parsed.body = get_body_data()
     parsed.p = bytes.of(parsed.body)
+  end
+  if r.burst then
+    burst.edit(edits, parsed, r.burst)
   end
   if renamed then
     splice.set_member(edits, parsed, "model", json_string.encode(upstream))

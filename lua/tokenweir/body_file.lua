@@ -4,6 +4,7 @@
 --
 -- Everything passed and returned is plain values, as the thread has a Lua of its own.
 local ffi = require "ffi"
+local burst = require "tokenweir.core.burst"
 local form = require "tokenweir.core.form"
 local mapped_file = require "tokenweir.mapped_file"
 local posix = require "tokenweir.posix"
@@ -34,10 +35,16 @@ local function plain(out)
     prompt_bytes = out.prompt_bytes, prompt_tokens = out.prompt_tokens,
     messages = out.messages, prompts = out.prompts, media = out.media,
     digest = request.digest(out), opening_digest = request.opening_digest(out),
-    object = out.object, members = out.members, names = {}, firsts = {}, lasts = {}, texts = {},
+    object = out.object, members = out.members, names = {}, firsts = {}, lasts = {}, texts = {}, keys = {},
+    numbers = {},
   }
   for k = 1, out.members do
-    result.names[k], result.firsts[k], result.lasts[k] = out.names[k], out.firsts[k], out.lasts[k]
+    local name = out.names[k]
+    result.names[k], result.firsts[k], result.lasts[k] = name, out.firsts[k], out.lasts[k]
+    result.keys[k] = splice.key_start(out, k)
+    if burst.NUMBERS[name] then
+      result.numbers[k] = tonumber(ffi.string(out.p + out.firsts[k], out.lasts[k] - out.firsts[k]))
+    end
   end
   for _, name in ipairs(TEXTS) do
     result.texts[name] = request.text(out, name, MAX_TEXT)
@@ -52,9 +59,9 @@ end
 -- @tparam string path
 -- @tparam string kind as for `request.parse`
 -- @treturn table `ok` true: the fields of `request.parse`, `digest`, `opening_digest`, `texts` (by name:
---   `prompt_cache_key`, `user`, `previous_response_id`), and `object`, `members`, `names`, `firsts`, `lasts` as
---   `splice.set_member`, `request.at` and `request.span` want them; `ok` false: `code`, `message`, `param`; the code
---   `unreadable` is the gateway's own trouble, all others are the client's
+--   `prompt_cache_key`, `user`, `previous_response_id`), and `object`, `members`, `names`, `firsts`, `lasts`, `keys`,
+--   `numbers` as `splice`, `burst`, `request.at` and `request.span` want them; `ok` false: `code`, `message`,
+--   `param`; the code `unreadable` is the gateway's own trouble, all others are the client's
 function _M.inspect(path, kind)
   local file, trouble = mapped_file.open(path)
   if not file then

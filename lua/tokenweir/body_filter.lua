@@ -2,6 +2,7 @@
 local clock = require "tokenweir.core.clock"
 local deadline = require "tokenweir.deadline"
 local errors = require "tokenweir.errors"
+local memory_error = require("tokenweir.core.engine_error").memory
 local ledger = require "tokenweir.ledger"
 local passive_health = require "tokenweir.passive_health"
 local sse = require "tokenweir.core.sse"
@@ -27,6 +28,11 @@ local function passing()
   return chunk, last
 end
 
+-- An engine's error says, in its body or in an event, whether it is out of memory.
+local function look_into_error(r, chunk)
+  r.engine_error = r.engine_error or memory_error(chunk)
+end
+
 local function count(r, chunk, now)
   local stream = r.sse
   if not stream then
@@ -37,6 +43,9 @@ local function count(r, chunk, now)
   end
   local before = stream.events
   feed_sse(stream, chunk)
+  if stream.error then
+    look_into_error(r, chunk)
+  end
   if stream.events == before then
     return
   end
@@ -117,6 +126,9 @@ function _M.run()
     byte(r.place, now)
   end
   r.last_byte = now
+  if r.header >= 500 then
+    look_into_error(r, chunk)
+  end
   count(r, chunk, now)
   if last then
     r.ended = true

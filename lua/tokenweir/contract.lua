@@ -14,6 +14,8 @@ _M.keys = {
   ["fence"] = "tw:leader:fence",
   ["sidecar"] = "tw:sidecar:",
   ["changes"] = "tw:changes",
+  ["control"] = "tw:control",
+  ["known_sessions"] = "tw:sessions:known",
   ["learned"] = "tw:stats:state",
 }
 
@@ -21,6 +23,30 @@ _M.fields = {
   ["batch"] = "batch",
   ["source"] = "source",
   ["first"] = "first",
+  ["hashes"] = "hashes",
+  ["gateway"] = "gateway",
+}
+
+_M.precisions = {
+  ["fp32"] = "fp32",
+  ["float32"] = "fp32",
+  ["fp16"] = "fp16",
+  ["bf16"] = "fp16",
+  ["bfloat16"] = "fp16",
+  ["float16"] = "fp16",
+  ["half"] = "fp16",
+  ["fp8"] = "fp8",
+  ["float8"] = "fp8",
+  ["fp8_e4m3"] = "fp8",
+  ["fp8_e5m2"] = "fp8",
+  ["int8"] = "int8",
+  ["w8a8"] = "int8",
+  ["int4"] = "int4",
+  ["awq"] = "int4",
+  ["gptq"] = "int4",
+  ["q4"] = "int4",
+  ["w4a16"] = "int4",
+  ["nf4"] = "int4",
 }
 
 _M.numbers = {
@@ -29,6 +55,8 @@ _M.numbers = {
   ["completions_bytes"] = 50331648,
   ["completions_most"] = 20000,
   ["buckets"] = 13,
+  ["known_sessions_cap"] = 65536,
+  ["known_sessions_batch_size"] = 1024,
   ["max_backends"] = 1024,
   ["max_models"] = 256,
 }
@@ -75,6 +103,68 @@ _M.shapes = {
       ["burst"] = {
         ["type"] = "boolean",
         ["default"] = false,
+      },
+      ["burst_max_tokens"] = {
+        ["type"] = "integer",
+        ["min"] = 1,
+        ["max"] = 1000000,
+        ["default"] = 256,
+      },
+      ["models"] = {
+        ["type"] = "object",
+        ["default"] = {},
+        ["values"] = {
+          ["type"] = "object",
+          ["members"] = {
+            ["level"] = {
+              ["type"] = "integer",
+              ["min"] = 0,
+              ["max"] = 4,
+              ["default"] = 0,
+            },
+            ["refuse_new"] = {
+              ["type"] = "boolean",
+              ["default"] = false,
+            },
+            ["drop_low"] = {
+              ["type"] = "boolean",
+              ["default"] = false,
+            },
+            ["fallback"] = {
+              ["type"] = "boolean",
+              ["default"] = false,
+            },
+            ["burst"] = {
+              ["type"] = "boolean",
+              ["default"] = false,
+            },
+            ["precision"] = {
+              ["type"] = "string",
+              ["max_length"] = 16,
+              ["default"] = "",
+            },
+            ["load"] = {
+              ["type"] = "number",
+              ["min"] = 0,
+              ["max"] = 1,
+              ["null"] = true,
+            },
+            ["retry_after_ms"] = {
+              ["type"] = "number",
+              ["min"] = 0,
+              ["max"] = 1000000000000000.0,
+              ["null"] = true,
+            },
+            ["reasons"] = {
+              ["type"] = "array",
+              ["max_items"] = 8,
+              ["default"] = {},
+              ["items"] = {
+                ["type"] = "string",
+              },
+            },
+          },
+        },
       },
       ["queue"] = {
         ["type"] = "object",
@@ -365,7 +455,7 @@ _M.shapes = {
             },
             ["reasons"] = {
               ["type"] = "array",
-              ["max_items"] = 16,
+              ["max_items"] = 24,
               ["default"] = {},
               ["items"] = {
                 ["type"] = "string",
@@ -479,6 +569,10 @@ _M.shapes = {
               ["min"] = 1,
               ["null"] = true,
             },
+            ["burst_exempt"] = {
+              ["type"] = "boolean",
+              ["default"] = false,
+            },
           },
         },
       },
@@ -580,6 +674,22 @@ _M.shapes = {
           ["degraded"] = {
             ["type"] = "boolean",
             ["default"] = true,
+          },
+        },
+      },
+      ["sessions"] = {
+        ["type"] = "object",
+        ["default"] = {},
+        ["members"] = {
+          ["by_user"] = {
+            ["type"] = "boolean",
+            ["default"] = false,
+          },
+          ["memory_ms"] = {
+            ["type"] = "integer",
+            ["min"] = 10000,
+            ["max"] = 86400000,
+            ["default"] = 3600000,
           },
         },
       },
@@ -763,6 +873,15 @@ _M.shapes = {
               ["min"] = 0,
               ["max"] = 1000000000000000.0,
               ["default"] = 0,
+            },
+            ["oldest_by_priority"] = {
+              ["type"] = "object",
+              ["default"] = {},
+              ["values"] = {
+                ["type"] = "number",
+                ["min"] = 0,
+                ["max"] = 1000000000000000.0,
+              },
             },
           },
         },
@@ -963,6 +1082,16 @@ _M.shapes = {
         ["type"] = "string",
         ["enum"] = { "ok", "client_gone", "upstream_error", "upstream_broke", "refused", "timeout" },
         ["required"] = true,
+      },
+      ["error"] = {
+        ["type"] = "string",
+        ["enum"] = { "", "out_of_memory", "kv_full" },
+        ["default"] = "",
+      },
+      ["degraded"] = {
+        ["type"] = "string",
+        ["max_length"] = 64,
+        ["default"] = "",
       },
       ["policy"] = {
         ["type"] = "string",

@@ -24,6 +24,9 @@ local COUNTERS = {
   workers_swept = { "Workers that died and whose reservations were cleared." },
   retries = { "Requests sent to another backend after a first one could not take them.", "why" },
   limit_counts_lost = { "Counts of a key's use that were forgotten for want of memory." },
+  breaker_refusals = { "Requests that the breaker turned away, by its level.", "model", "level" },
+  degraded = { "Requests that were served otherwise than asked, by how.", "model", "how" },
+  sessions_announced = { "Sessions that this gateway told the others of." },
   quarantined = { "Requests refused because their prompt met two crashes of engines." },
   shadow = { "Choices of the shadow policy, by whether they were the same.", "same" },
 }

@@ -1,6 +1,7 @@
 --- The header filter: says where a request went and why, and turns nginx's own error pages into OpenAI's shape.
 local clock = require "tokenweir.core.clock"
 local deadline = require "tokenweir.deadline"
+local degraded_as = require("tokenweir.core.degraded").as
 local errors = require "tokenweir.errors"
 local ledger = require "tokenweir.ledger"
 local limits = require "tokenweir.limits"
@@ -65,6 +66,10 @@ local function tell(r)
   local var, shown = ngx.var, state.current(now_ms()).settings.headers
   if shown.backend then
     var.tw_backend = r.backend
+  end
+  local degraded = shown.degraded and degraded_as(r)
+  if degraded then
+    ngx.header["X-Tokenweir-Degraded"] = degraded
   end
   if shown.predicted_tokens and r.mean then
     var.tw_predicted = ceil(r.mean * r.n)

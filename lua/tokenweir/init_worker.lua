@@ -13,6 +13,7 @@ local poller = require "tokenweir.poller"
 local posix = require "tokenweir.posix"
 local prepare = require "tokenweir.prepare"
 local region = require "tokenweir.region"
+local sessions = require "tokenweir.sessions"
 local state = require "tokenweir.state"
 local targets = require "tokenweir.targets"
 
@@ -82,6 +83,7 @@ local function keep_house(premature)
 end
 
 local function send_events(premature)
+  sessions.hand_over()
   events.flush(now_ms(), premature)
 end
 

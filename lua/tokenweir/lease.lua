@@ -51,6 +51,17 @@ local function backends()
   return list
 end
 
+local function oldest_of(place, now)
+  local ages = {}
+  for class in pairs(region.CLASS) do
+    local since = region.oldest(place, class)
+    if since ~= 0 then
+      ages[class] = floor(max(0, now - since))
+    end
+  end
+  return ages
+end
+
 local function models(known, now)
   local arrivals, queue = {}, {}
   for _, pool in pairs(known.fleet and known.fleet.models or {}) do
@@ -58,7 +69,9 @@ local function models(known, now)
       arrivals[pool.name] = region.arrivals(pool.place)
       local _, depth, oldest = region.heads(pool.place)
       if depth > 0 then
-        queue[pool.name] = { depth = depth, oldest_ms = floor(max(0, now - oldest)) }
+        queue[pool.name] = {
+          depth = depth, oldest_ms = floor(max(0, now - oldest)), oldest_by_priority = oldest_of(pool.place, now),
+        }
       end
     end
   end

@@ -7,6 +7,7 @@ local ledger = require "tokenweir.ledger"
 local limits = require "tokenweir.limits"
 local metrics = require "tokenweir.metrics"
 local outcome_of = require "tokenweir.outcome"
+local passive_health = require "tokenweir.passive_health"
 local record = require "tokenweir.record"
 local sse = require "tokenweir.core.sse"
 local upstream_log = require "tokenweir.upstream_log"
@@ -69,7 +70,13 @@ local function unserved(r, status, now)
 end
 
 local function served(r, status, now)
+  if r.fallback then
+    metrics.add("degraded", 1, r.model, "fallback-model")
+  end
   local outcome = outcome_of.conclude(r, status, now)
+  if r.engine_error == "out_of_memory" then
+    passive_health.exhausted(r.place, now)
+  end
   free(r, outcome, now)
   if r.sse then
     sse.finish(r.sse)

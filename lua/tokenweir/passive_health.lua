@@ -50,6 +50,13 @@ function _M.failure(place, why, now)
   return ejected
 end
 
+--- The backend's engine says that it is out of memory.
+function _M.exhausted(place, now)
+  if health.exhausted(region.health()[place], now, settings()) then
+    metrics.ejection(numbering.backend_at(place) or "", "memory")
+  end
+end
+
 --- Bytes of an answer came.
 -- @param since ms since the stream's bytes before; nil for the first
 function _M.byte(place, now, since)

@@ -7,8 +7,10 @@ local metrics = require "tokenweir.metrics"
 local passive_health = require "tokenweir.passive_health"
 local policy = require "tokenweir.core.policy"
 local region = require "tokenweir.region"
+local state = require "tokenweir.state"
 local targets = require "tokenweir.targets"
 
+local control_of = state.control
 local filter = eligible.filter
 local interchangeable = targets.interchangeable
 local get_policy, policy_pick, serving = policy.get, policy.pick, policy.serving
@@ -43,19 +45,22 @@ local function prepare_query(known, now)
   return served
 end
 
---- @param known `state.current()`
--- @param r record; a request that was sent before (`r.tried_count > 0`) is only offered what can take it unchanged
--- @return index in the fleet; or nil and "full" (wait), "ejected" (and when one may be probed, ms), "tried" or "down"
-function _M.pick(known, r, now)
-  local fleet = known.fleet
-  local served = prepare_query(known, now)
+local function prepare_request(r)
   query.prompt = r.prompt
   query.tried, query.tried_count = r.tried, r.tried_count
+  r.draw = r.draw or random()
+  query.draw = r.draw
   if r.tried_count > 0 then
     query.credential_group, query.upstream = r.target.group, r.upstream
   else
     query.credential_group, query.upstream = nil, nil
   end
+end
+
+-- One attempt among the backends of a role (nil: of the first that has any), and of a variant where one is wanted.
+local function attempt(known, r, now, served, role, precision)
+  local fleet = known.fleet
+  query.role, query.precision = role, precision
   local count, word, retry_at = filter(fleet, r.pool, query, candidates)
   if count > 0 and r.tried_count > 0 then
     count = keep_interchangeable(fleet, r, count)
@@ -73,10 +78,38 @@ function _M.pick(known, r, now)
   return index, reason
 end
 
+--- @param known `state.current()`
+-- @param r record; a request that was sent before (`r.tried_count > 0`) is only offered what can take it unchanged
+-- @return index in the fleet; or nil and "full" (wait), "ejected" (and when one may be probed, ms), "tried" or "down"
+function _M.pick(known, r, now)
+  local served = prepare_query(known, now)
+  prepare_request(r)
+  local pool, control = r.pool, control_of(known, r.pool)
+  local index, reason, retry_at, full
+  if control.fallback and pool.fallbacks > 0 then
+    index, reason = attempt(known, r, now, served, "fallback", nil)
+    if index then
+      return index
+    end
+    full = reason == "full"
+  elseif control.precision ~= "" and not r.precision then
+    index = attempt(known, r, now, served, "active", control.precision)
+    if index then
+      return index
+    end
+  end
+  index, reason, retry_at = attempt(known, r, now, served, nil, r.precision)
+  if not index and full then
+    return nil, "full"
+  end
+  return index, reason, retry_at
+end
+
 --- Whether any request could be sent anywhere.
 function _M.possible(known, now)
   prepare_query(known, now)
   query.prompt, query.tried_count, query.credential_group, query.upstream = nil, 0, nil, nil
+  query.role, query.precision, query.draw = nil, nil, nil
   for _, pool in pairs(known.fleet.models) do
     if filter(known.fleet, pool, query, candidates) > 0 then
       return true
@@ -101,6 +134,7 @@ function _M.take(known, r, index, now)
   local target = fleet.target[index]
   r.target, r.backend = target, target.id
   r.upstream, r.alternates = r.pool.upstream_of[index], r.pool.alternates[index]
+  r.fallback = fleet.role[index] == "fallback"
   ledger.reserve(r, fleet, index, now)
   if fleet.state[index] ~= "ready" then
     passive_health.doubt(target.place, max(0, now - known.snapshot_age_ms), now)

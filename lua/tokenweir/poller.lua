@@ -10,6 +10,7 @@ local lease = require "tokenweir.lease"
 local metrics = require "tokenweir.metrics"
 local peers = require "tokenweir.peers"
 local redis = require "tokenweir.redis"
+local sessions = require "tokenweir.sessions"
 local state = require "tokenweir.state"
 
 local dict = ngx.shared.tokenweir_documents
@@ -164,7 +165,8 @@ local function compose(known, now)
   if polls % FORGET_EVERY == 1 then
     commands[#commands + 1] = { "ZREMRANGEBYSCORE", KEYS.gateways, "-inf", floor(ngx.now() * 1000) - FORGET_MS }
   end
-  return commands, asked, peers_at
+  local known_sessions = sessions.compose(commands, id, known.settings, now)
+  return commands, asked, peers_at, known_sessions
 end
 
 local function take_replies(connection, replies, asked, peers_at, known)
@@ -221,7 +223,7 @@ local function poll(now)
   end
   polls = polls + 1
   local known = state.current(now)
-  local commands, asked, peers_at = compose(known, now)
+  local commands, asked, peers_at, known_sessions = compose(known, now)
   local replies
   replies, err = connection:pipeline(commands)
   if not replies then
@@ -232,6 +234,7 @@ local function poll(now)
   if not ok then
     return fail(err, now)
   end
+  sessions.take(replies, known_sessions, now)
   connection:keep()
   tell_errors(replies)
   failures, retry_at = 0, 0

@@ -2,15 +2,18 @@
 --
 -- `ngx.ctx` is lost where a request is handed to another location, so before that its number is kept in $tw_request.
 -- Members, by who writes them:
---   access      arrived, kind, key (of the settings, or nil), priority, parsed, pool, model, deadline, limited
+--   access      arrived, kind, key (of the settings, or nil), priority, parsed, pool, model, deadline, limited,
+--               precision (the variant asked for, or nil), burst (most output tokens of a degraded one, or nil)
+--   sessions    session, session_set (the halves of its hash, nil where nothing tells one), continues
 --   prediction  prompt, mean, median, q90, sd, class, n, max_tokens, prompt_bytes, stream, tokens_per_event
---   pick        backend (id), target (`targets.lua`), upstream, alternates, policy, shadow, probe
+--   pick        backend (id), target (`targets.lua`), upstream, alternates, policy, shadow, probe, draw, fallback
 --   waiting     ticket, line_place, semaphore, waiting_bytes
 --   ledger      see `core/load.lua` and `ledger.lua`
 --   balancer    tries, tried, tried_count, refused (429 or 503 of the last backend), noted (passive health has it),
 --               cut (502 or 504: it broke off or was too late with a request that it had been sent)
 --   filters     header (status of the upstream's answer), sse, usage, first_byte, last_byte, first_token, ended,
---               broken, late, error_page, told (what the header and the log share is in its variables)
+--               broken, late, error_page, told (what the header and the log share is in its variables),
+--               engine_error
 local request = require "tokenweir.core.request"
 local sse = require "tokenweir.core.sse"
 local usage = require "tokenweir.core.usage"
@@ -63,6 +66,8 @@ function _M.give(r)
   r.mean, r.median, r.q90, r.sd, r.class = nil, nil, nil, nil, nil
   r.backend, r.place, r.target, r.upstream, r.alternates, r.policy, r.shadow = nil, nil, nil, nil, nil, nil, nil
   r.wait_ms, r.probe, r.reserved, r.tokens_per_event = nil, nil, nil, nil
+  r.precision, r.burst, r.session, r.session_set, r.continues = nil, nil, nil, nil, nil
+  r.draw, r.fallback, r.engine_error = nil, nil, nil
   r.tries, r.tried_count, r.refused, r.cut = 0, 0, nil, nil
   r.header, r.sse, r.usage, r.first_byte, r.last_byte, r.first_token = nil, nil, nil, nil, nil, nil
   r.form = nil

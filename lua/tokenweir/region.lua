@@ -12,6 +12,7 @@
 local ffi = require "ffi"
 local clock = require "tokenweir.core.clock"
 local contract = require "tokenweir.contract"
+local known_sessions = require "tokenweir.core.known_sessions"
 local posix = require "tokenweir.posix"
 local load = require "tokenweir.core.load"
 require "tokenweir.core.health"  -- declares tw_health
@@ -24,7 +25,8 @@ local time, tonumber = os.time, tonumber
 local SLOTS = 128
 local BACKENDS = contract.numbers.max_backends
 local MODELS = contract.numbers.max_models
-local LAYOUT = 1
+local CLASSES = 3
+local LAYOUT = 2
 
 -- Byte 0 .. SLOTS - 1: the slots' locks.
 local GUARD_BYTE = 1000
@@ -38,6 +40,7 @@ typedef struct {
   double waiting_bytes;           /* of its requests that wait */
   double pad[4];
   double head[MODELS], oldest[MODELS], depth[MODELS], arrivals[MODELS];
+  double oldest_of[CLASSES][MODELS];  /* since when the oldest of a priority class waits */
   tw_load load[BACKENDS];
 } tw_slot;
 typedef struct {
@@ -48,19 +51,24 @@ typedef struct {
   tw_name backend_name[BACKENDS], model_name[MODELS];
   tw_health health[BACKENDS];
   tw_load peers[2][BACKENDS];
+  tw_known_set known[KNOWN_SETS];
   tw_slot slot[SLOTS];
 } tw_region;
 ]]
 
 ffi.cdef((DEFINITION:gsub("%u%u[%u_]+", {
-  MODELS = MODELS, BACKENDS = BACKENDS, SLOTS = SLOTS, SLOT_WORDS = SLOTS / 8,
+  MODELS = MODELS, BACKENDS = BACKENDS, SLOTS = SLOTS, SLOT_WORDS = SLOTS / 8, CLASSES = CLASSES,
+  KNOWN_SETS = known_sessions.SETS,
 })))
 
 local SIZE = ffi.sizeof("tw_region")
 local MAGIC = 0x7765697274776f74ULL
 local HEADER = ffi.typeof("uint64_t[4]")
 
-local _M = { SLOTS = SLOTS, BACKENDS = BACKENDS, MODELS = MODELS, SIZE = SIZE }
+--- Priority classes, as `oldest` numbers them.
+local CLASS = { high = 0, normal = 1, low = 2 }
+
+local _M = { SLOTS = SLOTS, BACKENDS = BACKENDS, MODELS = MODELS, SIZE = SIZE, CLASS = CLASS }
 
 local fd, map, flags  -- flags: uint8_t[SLOTS] over map.live
 local own, own_slot
@@ -141,6 +149,7 @@ local function clear_slot(index)
   fill(slot.head, ffi.sizeof(slot.head))
   fill(slot.oldest, ffi.sizeof(slot.oldest))
   fill(slot.depth, ffi.sizeof(slot.depth))
+  fill(slot.oldest_of, ffi.sizeof(slot.oldest_of))
   if slot.used > 0 then
     fill(slot.load, slot.used * load.SIZE)
   end
@@ -324,6 +333,29 @@ function _M.waiting_bytes()
     sum = sum + slots[k].waiting_bytes
   end
   return sum
+end
+
+--- Publishes since when this worker's oldest waiter of a priority class waits, ms; 0: nobody of it does.
+function _M.set_oldest(model, priority, since)
+  own.oldest_of[CLASS[priority]][model] = since
+end
+
+--- @return number since when the oldest waiter of a priority class waits, over all workers; 0: nobody of it does
+function _M.oldest(model, priority)
+  local _, slots, count = _M.live()
+  local class, oldest = CLASS[priority], 0
+  for k = 1, count do
+    local since = slots[k].oldest_of[class][model]
+    if since ~= 0 and (oldest == 0 or since < oldest) then
+      oldest = since
+    end
+  end
+  return oldest
+end
+
+--- @return array of tw_known_set: the sessions that this gateway and others served lately
+function _M.known_sessions()
+  return map.known
 end
 
 --- Counts a request for a model.

@@ -13,6 +13,7 @@ local fleet_builder = require "tokenweir.core.fleet"
 local numbering = require "tokenweir.numbering"
 
 local version_of = documents.version
+local NO_CONTROL = fleet_builder.NO_CONTROL
 local pairs = pairs
 local huge, max = math.huge, math.max
 
@@ -30,7 +31,7 @@ local refreshed_at, touched_at = 0, 0
 local known = {
   fleet = nil, settings = nil, stats = nil, thresholds = nil, queue = nil,
   policy = "round_robin", shadow = nil,
-  level = 0, burst = false, predictor_version = "",
+  level = 0, burst = false, burst_max_tokens = 256, predictor_version = "",
   fence = 0, sequence = 0, snapshot_age_ms = huge, stale = true, generation = 0,
 }
 
@@ -93,6 +94,7 @@ local function apply_snapshot(document, meta, built)
   known.policy, known.shadow = snapshot.policy, snapshot.shadow
   known.thresholds, known.queue = snapshot.thresholds, snapshot.queue
   known.predictor_version = snapshot.predictor_version
+  known.burst_max_tokens = snapshot.burst_max_tokens
   return true
 end
 
@@ -165,9 +167,9 @@ end
 --- What may be believed at this moment.
 -- @param now ms of the monotonic clock
 -- @return table, reused: `fleet` and `settings` (nil until seen), `stats` (nil until seen), `policy` (as published:
---   `core/policy.pick` fades it by `stale`), `shadow`, `level` and `burst` (0 and false when stale), `thresholds`,
---   `queue`, `predictor_version`, `fence`, `sequence`, `snapshot_age_ms` (infinite if it was only read from disk),
---   `stale`, `generation` (grows with every new fleet)
+--   `core/policy.pick` fades it by `stale`), `shadow`, `level` and `burst` (0 and false when stale; what holds for
+--   a model tells `control`), `burst_max_tokens`, `thresholds`, `queue`, `predictor_version`, `fence`, `sequence`,
+--   `snapshot_age_ms` (infinite if it was only read from disk), `stale`, `generation` (grows with every new fleet)
 function _M.current(now)
   if not snapshot or not known.settings then
     -- Only until the first of them has come: another worker may have fetched it, and the timer is not due yet.
@@ -186,6 +188,13 @@ function _M.current(now)
     known.level, known.burst = snapshot.level, snapshot.burst
   end
   return known
+end
+
+--- What the snapshot says of a model beyond its backends; nothing holds by a stale one.
+-- @param pool of `known.fleet.models`
+-- @return table, see `core/fleet.lua`
+function _M.control(of, pool)
+  return of.stale and NO_CONTROL or pool.control
 end
 
 --- Calls `listener(name, known)` whenever this worker has applied a document.

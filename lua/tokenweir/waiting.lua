@@ -4,6 +4,7 @@
 -- wakes by a semaphore when something was released in this worker, and looks every few milliseconds for what was
 -- released elsewhere; the others sleep until they are first. No timer is needed: timers stop at a reload, while
 -- the old workers still hold waiters.
+local breaker = require "tokenweir.breaker"
 local clock = require "tokenweir.core.clock"
 local deadline = require "tokenweir.deadline"
 local errors = require "tokenweir.errors"
@@ -33,7 +34,10 @@ local waiting = 0
 local function line_of(place)
   local entry = lines[place]
   if not entry then
-    entry = { line = queue_order.new(), records = {} }
+    entry = { line = queue_order.new(), records = {}, classes = {} }
+    for class in pairs(region.CLASS) do
+      entry.classes[class] = queue_order.new()
+    end
     lines[place] = entry
   end
   return entry
@@ -49,17 +53,26 @@ local function publish(place, entry)
   region.set_head(place, first and first.ticket or 0, entry.line.size, first and first.arrived or 0)
 end
 
+-- The breaker looks at the longest wait of each class.
+local function publish_class(place, entry, class)
+  local ticket = queue_order.head(entry.classes[class])
+  local first = ticket ~= 0 and entry.records[ticket]
+  region.set_oldest(place, class, first and first.arrived or 0)
+end
+
 local function enter(r, now)
   local place = r.pool.place
   local entry = line_of(place)
   r.ticket, r.line_place = region.ticket(now), place
   r.semaphore = r.semaphore or semaphore.new(0)
   queue_order.push(entry.line, r.ticket)
+  queue_order.push(entry.classes[r.priority], r.ticket)
   entry.records[r.ticket] = r
   waiting = waiting + 1
   local own = region.own()
   own.waiting_bytes = own.waiting_bytes + r.waiting_bytes
   publish(place, entry)
+  publish_class(place, entry, r.priority)
 end
 
 --- Takes a request out of the line; when it is served, has waited too long, or its client has gone.
@@ -72,12 +85,14 @@ function _M.leave(r)
   local entry = lines[place]
   local was_first = queue_order.head(entry.line) == ticket
   queue_order.remove(entry.line, ticket)
+  queue_order.remove(entry.classes[r.priority], ticket)
   entry.records[ticket] = nil
   r.ticket = nil
   waiting = waiting - 1
   local own = region.own()
   own.waiting_bytes = own.waiting_bytes - r.waiting_bytes
   publish(place, entry)
+  publish_class(place, entry, r.priority)
   local first = was_first and first_of(entry)
   if first then
     first.semaphore:post(1)
@@ -96,6 +111,23 @@ function _M.wake()
     end
   end
 end
+
+-- Wakes those who are to be dropped, whenever a snapshot was applied: they need not wait for their turn to hear it.
+state.on_change(function(name, known)
+  if waiting == 0 or name ~= "snapshot" then
+    return
+  end
+  for _, pool in pairs(known.fleet.models) do
+    local entry = pool.control.drop_low and lines[pool.place]
+    if entry then
+      for _, r in pairs(entry.records) do
+        if r.priority == "low" then
+          r.semaphore:post(1)
+        end
+      end
+    end
+  end
+end)
 
 --- Whether somebody waits for a model already: who comes now must not overtake.
 function _M.somebody(pool)
@@ -141,6 +173,10 @@ function _M.wait(r, known, now, reason)
     now = now_ms()
     if exiting() then
       init_worker.housekeep(now)
+    end
+    if r.priority == "low" and breaker.drops(r, state.current(now)) then
+      _M.leave(r)
+      return breaker.drop(r)
     end
     if queue_order.head(entry.line) == r.ticket and region.heads(r.line_place) == r.ticket then
       known = state.current(now)

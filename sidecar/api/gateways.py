@@ -47,8 +47,8 @@ async def gateways(plane: Plane) -> list[GatewayView]:
             in_flight=dict(lease.requests),
             held_tokens=dict(lease.held),
             queue={
-                model: QueueView(depth=depth, oldest_ms=oldest)
-                for model, (depth, oldest) in lease.queue.items()
+                model: QueueView(depth=waiting.depth, oldest_ms=waiting.longest())
+                for model, waiting in lease.queue.items()
             },
             ejected=dict(lease.ejected),
             arrivals=dict(lease.arrivals),

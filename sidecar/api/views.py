@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from sidecar.clock import monotonic_ms
-from sidecar.control.fleet import Member
+from sidecar.control.member import Member
 from sidecar.control_plane import ControlPlane
 from tokenweir.contract.records import Backend
 
@@ -60,9 +60,9 @@ def backend_view(plane: ControlPlane, member: Member, decision: Backend | None) 
         url=member.config.url,
         address=member.address,
         state=member.state.value,
-        reason=member.readiness.reason,
+        reason=member.reason,
         engine=member.record.engine_kind,
-        role=member.config.role.value,
+        role=member.role.value,
         models=member.models(),
         in_flight=plane.gateways.in_flight(backend_id),
         drain=None

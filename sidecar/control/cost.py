@@ -1,45 +1,104 @@
-"""What work costs on a backend: start coefficients from the table of GPU and model facts.
-
-`CostEstimate` is where a fit from the engine's own counters continues: it keeps per backend what the table
-said, and `of` is asked anew every tick.
-"""
+"""What work costs on a backend: start coefficients from the table of GPU and model facts, then fitted to the
+engine's own counters (`cost_fit.py`), and checked against what the completions took."""
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
-from sidecar.telemetry.readings import Record
+from sidecar.control.cost_fit import CostFit, Step
+from sidecar.control.engine_steps import ROUGH, mean_step
+from sidecar.control.hardware import Hardware
+from sidecar.telemetry.readings import EngineReading, Record
 from tokenweir import facts
-from tokenweir.config.models import BackendConfig, ModelConfig
-from tokenweir.contract.records import Cost
+from tokenweir.contract.records import Completion, Cost
 
 DEFAULT_GPU: Final = "A100-80G"
 DEFAULT_MODEL: Final = "llama-3-8b"
 """Assumed of what nobody tells. All unknown backends cost the same, so they are treated alike."""
+CHECK_MEMORY: Final = 50
+"""Completions that count in the check: the weight of one falls to 1/e after so many."""
+LEAST_OUTPUT: Final = 8
+"""A shorter output tells little of the time per token."""
+FITTED_FROM: Final = 3
+"""Observations from which the fit is used and told."""
 
 
 class CostEstimate:
     """The cost coefficients of one backend."""
 
     def __init__(self) -> None:
-        self._basis: tuple[object, ...] | None = None
-        self._cost: Cost | None = None
-        self._reason = ""
+        self._basis: Hardware | None = None
+        self._start_reason = ""
+        self._fit: CostFit | None = None
+        self._before: EngineReading | None = None
+        self._step_ms: float | None = None
+        """What a step took lately."""
+        self._check: float | None = None
+        """Mean of ln(time per token of the completions / what a step took meanwhile)."""
+        self.checked = 0
 
-    def of(
-        self, config: BackendConfig, record: Record, models: dict[str, ModelConfig], names: list[str]
-    ) -> tuple[Cost, str]:
-        """Coefficients and their reason. `models` are the configured models by name; `names` the public and
-        engine names that the backend serves."""
-        gpu = config.gpu or (record.card.name if record.card is not None else None) or ""
-        configured = [models[name].facts or "" for name in names if name in models]
-        basis = (gpu, names, configured, config.precision, config.gpus)
-        if self._cost is None or basis != self._basis:
-            self._basis = basis
-            model = next((name for name in configured if name), "")
-            model = model or next((name for name in names if _known_model(name)), "")
-            self._cost, self._reason = start_cost(gpu, model, config.precision, config.gpus)
-        return self._cost, self._reason
+    @property
+    def fit(self) -> CostFit | None:
+        """The fit; None before the backend's models are known."""
+        return self._fit
+
+    def observe(self, record: Record, capacity: int | None, now: float) -> None:
+        """Take a look at the engine that was just had."""
+        reading = record.engine
+        before, self._before = self._before, reading
+        if reading is None or before is None or reading.at <= before.at:
+            return
+        step = mean_step(before, reading, capacity)
+        if step is None:
+            return
+        self._step_ms = step.ms if self._step_ms is None else self._step_ms + 0.2 * (step.ms - self._step_ms)
+        if self._fit is not None:
+            self._fit.observe(step, now)
+
+    def completed(self, record: Completion, in_flight: float, held: float, told: bool, now: float) -> None:
+        """A request ended: check the fit by it. Where the engine itself tells nothing (`told` is false) it
+        is the only word there is, and counts as a rough observation at the load that the gateways know."""
+        if record.output is None or record.ttft_ms is None or not record.stream:
+            return
+        if record.output < LEAST_OUTPUT or record.total_ms <= record.ttft_ms:
+            return
+        per_token = (record.total_ms - record.ttft_ms) * record.n / (record.output - 1)
+        if not told:
+            if self._fit is not None:
+                self._fit.observe(Step(per_token, max(in_flight, 1.0), held, 0.0, ROUGH), now)
+            return
+        if self._step_ms is None or self._step_ms <= 0 or per_token <= 0:
+            return
+        ratio = math.log(per_token / self._step_ms)
+        self.checked += 1
+        weight = 1 / min(self.checked, CHECK_MEMORY)
+        self._check = ratio if self._check is None else self._check + weight * (ratio - self._check)
+
+    @property
+    def check(self) -> float | None:
+        """Time per token of the completions over what steps took meanwhile; None before any."""
+        return None if self._check is None else math.exp(self._check)
+
+    def of(self, known: Hardware) -> tuple[Cost, str]:
+        """Coefficients and their reason."""
+        if self._fit is None or known != self._basis:
+            self._basis = known
+            start, self._start_reason = start_cost(known.gpu, known.model, known.precision, known.gpus)
+            if self._fit is None or self._fit.start != start:
+                self._fit = CostFit(start)
+        return self._fit.cost(), self._reason(self._fit)
+
+    def _reason(self, fit: CostFit) -> str:
+        if fit.observations < FITTED_FROM:
+            return f"cost: {self._start_reason}"
+        base = fit.uncertainty()["base"]
+        text = (
+            f"cost: {fit.factor():.2f} times {self._start_reason}, "
+            f"fitted to {fit.observations} looks, +-{base:.0%}"
+        )
+        check = self.check
+        return text if check is None else f"{text}; completions took {check:.2f} times that per token"
 
 
 def start_cost(gpu: str, model: str, precision: str, gpus: int) -> tuple[Cost, str]:
@@ -74,13 +133,5 @@ def start_cost(gpu: str, model: str, precision: str, gpus: int) -> tuple[Cost, s
         per_sequence=max(step.per_sequence, 0.0),
         per_kv_token=step.per_kv_token,
     )
-    reason = f"cost: facts of {gpus} x {gpu}, {model}, {kind}"
+    reason = f"facts of {gpus} x {gpu}, {model}, {kind}"
     return cost, reason + (f" ({'; '.join(assumed)})" if assumed else "")
-
-
-def _known_model(name: str) -> bool:
-    try:
-        facts.model(name)
-    except facts.UnknownFactError:
-        return False
-    return True

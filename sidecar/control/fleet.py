@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from sidecar.clock import monotonic_ms, wall_ms
 from sidecar.control import credentials, drain
-from sidecar.control.capacity import CapacityEstimate
-from sidecar.control.cost import CostEstimate
-from sidecar.control.foreign import ForeignLoad
 from sidecar.control.gateways import Gateways
+from sidecar.control.member import Member
 from sidecar.control.memory import memory_use
-from sidecar.control.progress import Progress
-from sidecar.control.readiness import Readiness
 from sidecar.control.scores import scores
 from sidecar.telemetry.health import Look
 from sidecar.telemetry.readings import Record
 from tokenweir.config.models import BackendConfig, ModelConfig
-from tokenweir.contract.records import Backend, Cost, State
+from tokenweir.contract.records import Backend, Cost, Role, State
 
 EVENTS_KEPT: Final = 1000
-REASONS_MOST: Final = 16
+REASONS_MOST: Final = 24
 LOAD_BELIEVED_MS: Final = 10_000
 LEAVING_LEAST_MS: Final = 1000
 """A removed backend drains at least so long: requests just sent are not in a lease that was read yet."""
@@ -40,43 +36,6 @@ class Event:
     reason: str
 
 
-@dataclass(slots=True)
-class Member:
-    """One backend: its configuration, its telemetry, and the decisions' memories."""
-
-    config: BackendConfig
-    record: Record
-    address: str | None = None
-    draining: bool = False
-    leaving_since: float | None = None
-    """When it was removed, monotonic ms; it is kept as draining until nothing is in flight there."""
-    served_at: float | None = None
-    """When a request last ended well there, monotonic ms."""
-    refused: bool = False
-    """Whether the last look found no one there."""
-    readiness: Readiness = field(default_factory=Readiness)
-    progress: Progress = field(default_factory=Progress)
-    foreign: ForeignLoad = field(default_factory=ForeignLoad)
-    capacity: CapacityEstimate = field(default_factory=CapacityEstimate)
-    cost: CostEstimate = field(default_factory=CostEstimate)
-    engine_at: float = float("-inf")
-    """When the last reading was taken that the decisions have seen."""
-
-    @property
-    def state(self) -> State:
-        """The state that is published: a drain wins over everything but being down."""
-        if self.readiness.state is State.DOWN:
-            return State.DOWN
-        return State.DRAINING if self.draining or self.leaving_since is not None else self.readiness.state
-
-    def models(self) -> dict[str, str]:
-        """Public name -> the engine's name: as configured, else what the engine lists."""
-        if self.config.models is not None:
-            return self.config.models
-        listed = self.record.models.names if self.record.models is not None else ()
-        return {name: name for name in listed}
-
-
 class Fleet:
     """All members by id."""
 
@@ -86,6 +45,7 @@ class Fleet:
         self.models: dict[str, ModelConfig] = {}
         self._gateways = gateways
         self._groups: dict[str, str] = {}
+        self._begun = False
 
     def set_models(self, models: Iterable[ModelConfig]) -> None:
         """The configured models."""
@@ -98,13 +58,14 @@ class Fleet:
         for backend_id, config in wanted.items():
             member = self.members.get(backend_id)
             if member is None or (member.config.url, member.config.engine) != (config.url, config.engine):
-                member = self.members[backend_id] = Member(config, Record())
+                member = self.members[backend_id] = Member(config, Record(), there_at_start=not self._begun)
             member.config = config
             member.draining = backend_id in draining
             member.leaving_since = None
         for backend_id, member in self.members.items():
             if backend_id not in wanted:
                 member.leaving_since = member.leaving_since or monotonic_ms()
+        self._begun = True
         self._groups = credentials.groups({m.config.id: m.config for m in self.members.values()})
 
     def sweep(self) -> list[str]:
@@ -131,17 +92,14 @@ class Fleet:
         if member is None:
             return False
         before = member.state
-        member.refused = look is Look.REFUSED
-        member.readiness.observe(look, text, now, member.served_at)
-        reading = member.record.engine
-        if reading is not None and reading.at > member.engine_at:
-            member.engine_at = reading.at
-            member.progress.observe(reading)
-            member.capacity.observe(member.record)
+        seen = member.engine
+        member.look(look, text, now)
+        reading = member.engine
+        if reading is not None and reading is not seen:
             leased, held = self._gateways.leased(backend_id)
             capacity = member.config.kv_capacity or reading.capacity
             member.foreign.observe(reading, leased, held, capacity)
-        return self._note(member, before)
+        return self.note(member, before)
 
     def served(self, backend_id: str, now: float) -> None:
         """A request ended well on the backend."""
@@ -157,8 +115,9 @@ class Fleet:
     def _backend(self, member: Member, now: float) -> Backend:
         config, record = member.config, member.record
         memory = memory_use(config, record, now)
-        capacity = member.capacity.of(config, record)
-        cost, cost_reason = self.cost(member)
+        known = member.hardware(self.models)
+        capacity = member.capacity.of(config, record, known)
+        cost, cost_reason = member.cost.of(known)
         foreign, foreign_reason = member.foreign.now(now)
         low, high = (None, None) if memory.use is None else scores(memory.use)
         score_reason = f"scores: low {low:.1f}, high {high:.1f}" if low is not None else None
@@ -167,6 +126,7 @@ class Fleet:
         load = engine.load if engine is not None and age is not None and age <= LOAD_BELIEVED_MS else None
         reasons = [
             self._state_reason(member),
+            member.ramp.reason,
             memory.reason,
             score_reason,
             capacity.reason,
@@ -184,11 +144,12 @@ class Fleet:
             host_header=credentials.host_header(config),
             credential_group=self._groups.get(config.id, ""),
             wants_key=config.api_key_file or "",
-            models=member.models(),
-            role=config.role,
+            models=self.served_models(member),
+            role=member.role,
             state=member.state,
+            admit=member.admit,
             weight=config.weight,
-            precision=config.precision,
+            precision=known.precision,
             engine=record.engine_kind,
             memory=memory.use,
             memory_age_ms=memory.age_ms,
@@ -209,11 +170,22 @@ class Fleet:
 
     def cost(self, member: Member) -> tuple[Cost, str]:
         """The cost coefficients of a member and their reason."""
-        names = [name for pair in member.models().items() for name in pair]
-        return member.cost.of(member.config, member.record, self.models, names)
+        return member.cost.of(member.hardware(self.models))
+
+    def served_models(self, member: Member) -> dict[str, str]:
+        """Public name -> the engine's name, with the models that it serves as the fallback of."""
+        own = member.models()
+        if member.role is not Role.FALLBACK:
+            return own
+        stands_in = {
+            name: own[model.fallback]
+            for name, model in self.models.items()
+            if model.fallback in own and name not in own
+        }
+        return {**own, **stands_in} if stands_in else own
 
     def _state_reason(self, member: Member) -> str:
-        state, reason = member.state, member.readiness.reason
+        state, reason = member.state, member.reason
         if state is State.DRAINING:
             return f"state: {self._drain(member.config.id).reason}"
         return f"state: {state.value}: {reason}"
@@ -226,10 +198,11 @@ class Fleet:
         """How far the drain of a backend has come."""
         return self._drain(backend_id)
 
-    def _note(self, member: Member, before: State) -> bool:
+    def note(self, member: Member, before: State) -> bool:
+        """Keep a change of a member's state as an event; returns whether it changed."""
         after = member.state
         if after is before:
             return False
-        reason = member.readiness.reason
+        reason = member.reason
         self.events.append(Event(wall_ms(), member.config.id, before.value, after.value, reason))
         return True

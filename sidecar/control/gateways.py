@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sidecar.control.clashes import Clashes
+from sidecar.control.model_load import Waiting
 from tokenweir.contract import names
+from tokenweir.contract.records import Priority
 
 MOST_GATEWAYS: Final = 256
 
@@ -26,8 +28,8 @@ class GatewayLease:
     requests: Mapping[str, float]
     held: Mapping[str, float]
     ejected: Mapping[str, str]
-    queue: Mapping[str, tuple[int, float]]
-    """Model -> (waiting requests, ms that the oldest waits)."""
+    queue: Mapping[str, Waiting]
+    """Model -> who waits for it there."""
     arrivals: Mapping[str, int]
 
 
@@ -55,14 +57,22 @@ def read_lease(text: str | bytes) -> GatewayLease:
             requests={key: _number(load.get("n", 0)) for key, load in backends.items()},
             held={key: _number(load.get("held", 0)) for key, load in backends.items()},
             ejected={key: _text(why) for key, why in _object(document.get("ejected")).items()},
-            queue={
-                model: (int(_number(state.get("depth", 0))), _number(state.get("oldest_ms", 0)))
-                for model, state in queue.items()
-            },
+            queue={model: _waiting(_object(state)) for model, state in queue.items()},
             arrivals={model: int(_number(n)) for model, n in _object(document.get("arrivals")).items()},
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise LeaseError(f"{type(error).__name__}: {error}") from None
+
+
+def _waiting(state: dict[str, Any]) -> Waiting:
+    depth, oldest = int(_number(state.get("depth", 0))), _number(state.get("oldest_ms", 0))
+    known = {priority.value: priority for priority in Priority}
+    by_priority = _object(state.get("oldest_by_priority"))
+    classes = {known[name]: _number(age) for name, age in by_priority.items() if name in known}
+    if depth and not classes:
+        # A gateway of an older release does not tell classes apart.
+        classes = {Priority.NORMAL: oldest}
+    return Waiting(depth, classes)
 
 
 def _object(value: Any) -> dict[str, Any]:
@@ -137,6 +147,21 @@ class Gateways:
             max(self._requests.get(backend_id, 0), self._requests_before.get(backend_id, 0)),
             max(self._held.get(backend_id, 0), self._held_before.get(backend_id, 0)),
         )
+
+    def waiting(self, model: str) -> Waiting:
+        """Who waits for a model, over all gateways."""
+        depth, oldest = 0, dict[Priority, float]()
+        for lease in self.leases.values():
+            queue = lease.queue.get(model)
+            if queue is not None:
+                depth += queue.depth
+                for priority, age in queue.oldest_ms.items():
+                    oldest[priority] = max(oldest.get(priority, 0.0), age)
+        return Waiting(depth, oldest)
+
+    def ejected_everywhere(self, backend_id: str) -> bool:
+        """Whether every gateway has taken the backend out; False where none reports."""
+        return bool(self.leases) and all(backend_id in lease.ejected for lease in self.leases.values())
 
     def ejecting(self, backend_id: str) -> dict[str, str]:
         """Gateway -> why it has ejected the backend."""

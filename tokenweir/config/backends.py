@@ -79,6 +79,10 @@ class BackendConfig(Section):
         str | None, Field(max_length=260, description="Host for the server; null: the URL's")
     ] = None
     tls: BackendTls = BackendTls()
+    group: Annotated[
+        Id | None,
+        Field(description="of a group only one is restarted at a time; null: those of the same models"),
+    ] = None
     emulated: Annotated[
         bool, Field(description="`make up` starts an emulated GPU server at this address, of this `gpu`")
     ] = False

@@ -31,6 +31,7 @@ class KeyConfig(Section):
     deadline: Annotated[
         Duration | None, Field(description="longest whole request; null: `limits.deadline`")
     ] = None
+    burst_exempt: Annotated[bool, Field(description="its requests are left whole in burst mode")] = False
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:

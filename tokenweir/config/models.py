@@ -7,6 +7,15 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from tokenweir.config.backends import BackendConfig, BackendTls
+from tokenweir.config.control import (
+    BreakerConfig,
+    BurstConfig,
+    PrecisionConfig,
+    RampConfig,
+    RestartConfig,
+    SessionConfig,
+    StandbyConfig,
+)
 from tokenweir.config.keys import KeyConfig, hash_key
 from tokenweir.config.limits import LimitConfig, QueueConfig
 from tokenweir.config.quantities import Duration
@@ -46,6 +55,10 @@ class ModelConfig(Section):
     ] = None
     output_prior: Annotated[
         float | None, Field(gt=0, description="median output tokens before any is seen")
+    ] = None
+    fallback: Annotated[
+        ModelName | None,
+        Field(description="smaller model that serves in its place, from backends of the role `fallback`"),
     ] = None
 
     @model_validator(mode="before")
@@ -108,6 +121,13 @@ class Config(Section):
     queue: QueueConfig = QueueConfig()
     health: HealthSettings = HealthSettings()
     headers: HeaderSettings = HeaderSettings()
+    breaker: BreakerConfig = BreakerConfig()
+    burst: BurstConfig = BurstConfig()
+    precision: PrecisionConfig = PrecisionConfig()
+    ramp: RampConfig = RampConfig()
+    standby: StandbyConfig = StandbyConfig()
+    restart: RestartConfig = RestartConfig()
+    sessions: SessionConfig = SessionConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
     log: LogConfig = LogConfig()
     gateway_id: Annotated[Id | None, Field(description="null: made once and kept in the state folder")] = None
@@ -127,6 +147,9 @@ class Config(Section):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         problems: list[str] = []
+        for model in self.models:
+            if model.fallback is not None and model.fallback in {model.name, *model.aliases}:
+                problems.append(f"model {model.name} cannot be its own fallback")
         for what, seen in (
             ("backend id", [backend.id for backend in self.backends]),
             ("backend url", [backend.url for backend in self.backends]),

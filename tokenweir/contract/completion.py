@@ -42,6 +42,13 @@ class Completion(Record):
     total_ms: Positive = 0
     status: Annotated[int, Field(ge=0, le=999)] = 0
     outcome: Outcome
+    error: Annotated[
+        Literal["", "out_of_memory", "kv_full"],
+        Field(description="what the engine's error text says of its memory"),
+    ] = ""
+    degraded: Annotated[
+        str, Field(max_length=64, description="as in X-Tokenweir-Degraded; empty: served as asked")
+    ] = ""
     policy: Annotated[str, Field(max_length=32)] = ""
     shadow: Annotated[
         str, Field(max_length=64, description="backend that the shadow policy would have chosen")

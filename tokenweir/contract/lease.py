@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from tokenweir.contract.enums import Priority
 from tokenweir.contract.record import Document, Record
 from tokenweir.contract.values import Count, Id, ModelName, Positive
 
@@ -30,6 +31,9 @@ class QueueState(Record):
 
     depth: Count = 0
     oldest_ms: Positive = 0
+    oldest_by_priority: Annotated[
+        dict[Priority, Positive], Field(description="of each class in which somebody waits, ms")
+    ] = {}
 
 
 class KeyUse(Record):

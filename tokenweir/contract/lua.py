@@ -91,6 +91,7 @@ def render() -> str:
     parts = [HEADER, f"_M.schema = {names.SCHEMA}\n"]
     parts.append(f"_M.keys = {_literal(names.KEYS)}\n")
     parts.append(f"_M.fields = {_literal(names.FIELDS)}\n")
+    parts.append(f"_M.precisions = {_literal(names.PRECISIONS)}\n")
     parts.append(f"_M.numbers = {_literal(names.NUMBERS)}\n")
     records: dict[str, type[BaseModel]] = {**DOCUMENTS, "completion": Completion}
     shapes = {}

@@ -26,9 +26,13 @@ out of its range, and counts that.
 {names.COMPLETIONS_BYTES >> 20} MiB; fields `{names.COMPLETIONS_BATCH}` (JSON array), \
 `{names.COMPLETIONS_SOURCE}` (gateway, worker and start), \
 `{names.COMPLETIONS_FIRST}` (records this source made before: a gap is a loss) |
+| `{names.KNOWN_SESSIONS}` | stream of the sessions that gateways serve, for level 1 of the breaker; \
+fields `{names.KNOWN_SESSIONS_BATCH}` (8-byte hashes, one after the other), \
+`{names.KNOWN_SESSIONS_GATEWAY}`; at most {names.KNOWN_SESSIONS_CAP} entries |
 | `{names.LEADER}`, `{names.FENCE}` | the sidecars' leader lease and its fencing number |
 | `{names.SIDECARS}<id>` | a sidecar's heartbeat |
 | `{names.CHANGES}` | what the admin API changed; each sidecar also keeps it in a file |
+| `{names.CONTROL}` | what the leader's decisions remember, so that another sidecar goes on from it |
 | `{names.LEARNED}` | the estimators behind `{names.STATS}` |
 """
 

@@ -24,12 +24,21 @@ COMPLETIONS_SOURCE: Final = "source"
 COMPLETIONS_FIRST: Final = "first"
 """Field: how many records this source had made before this batch, those that it had to drop included. A gap
 is a loss, an overlap a batch sent twice."""
+KNOWN_SESSIONS: Final = "tw:sessions:known"
+"""Stream of the sessions that gateways serve, for level 1 of the breaker: an entry is a batch of hashes."""
+KNOWN_SESSIONS_BATCH: Final = "hashes"
+"""Field: the hashes, 8 bytes each."""
+KNOWN_SESSIONS_GATEWAY: Final = "gateway"
+"""Field: the id of the gateway that wrote the batch."""
 LEADER: Final = "tw:leader"
 FENCE: Final = "tw:leader:fence"
 SIDECARS: Final = "tw:sidecar:"
 """Prefix of a sidecar's heartbeat; the id follows."""
 CHANGES: Final = "tw:changes"
 """What the admin API changed, merged by every sidecar into its own file."""
+CONTROL: Final = "tw:control"
+"""What the leader's decisions remember: ramps, levels, restarts, GPUs taken out. Another sidecar goes on from
+it."""
 LEARNED: Final = "tw:stats:state"
 """The estimators behind `tw:stats`, so that another sidecar goes on where this one stopped."""
 
@@ -44,6 +53,8 @@ KEYS: Final[dict[str, str]] = {
     "fence": FENCE,
     "sidecar": SIDECARS,
     "changes": CHANGES,
+    "control": CONTROL,
+    "known_sessions": KNOWN_SESSIONS,
     "learned": LEARNED,
 }
 
@@ -51,8 +62,19 @@ FIELDS: Final[dict[str, str]] = {
     "batch": COMPLETIONS_BATCH,
     "source": COMPLETIONS_SOURCE,
     "first": COMPLETIONS_FIRST,
+    "hashes": KNOWN_SESSIONS_BATCH,
+    "gateway": KNOWN_SESSIONS_GATEWAY,
 }
-"""Fields of an entry of the completions stream."""
+"""Fields of the streams' entries."""
+
+PRECISIONS: Final[dict[str, str]] = {
+    **{"fp32": "fp32", "float32": "fp32"},
+    **{"fp16": "fp16", "bf16": "fp16", "bfloat16": "fp16", "float16": "fp16", "half": "fp16"},
+    **{"fp8": "fp8", "float8": "fp8", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8"},
+    **{"int8": "int8", "w8a8": "int8"},
+    **{"int4": "int4", "awq": "int4", "gptq": "int4", "q4": "int4", "w4a16": "int4", "nf4": "int4"},
+}
+"""What people call a precision, in lower case -> the variant's name, in the snapshot and in `X-Precision`."""
 
 LEASE_MS: Final = 3000
 """A gateway's lease expires after this long; its load disappears with it."""
@@ -68,6 +90,10 @@ COMPLETIONS_MOST: Final = 20_000
 """Entries (batches) that the stream may hold, however small they are."""
 BUCKETS: Final = 13
 """Power-of-two buckets of predicted remaining tokens (DESIGN 4 rule 1)."""
+KNOWN_SESSIONS_CAP: Final = 65_536
+"""Entries (batches of up to `KNOWN_SESSIONS_BATCH_SIZE` sessions) that the stream of sessions keeps at most;
+older ones than a session is remembered go by themselves."""
+KNOWN_SESSIONS_BATCH_SIZE: Final = 1024
 MAX_BACKENDS: Final = 1024
 MAX_MODELS: Final = 256
 
@@ -77,6 +103,8 @@ NUMBERS: Final[dict[str, int]] = {
     "completions_bytes": COMPLETIONS_BYTES,
     "completions_most": COMPLETIONS_MOST,
     "buckets": BUCKETS,
+    "known_sessions_cap": KNOWN_SESSIONS_CAP,
+    "known_sessions_batch_size": KNOWN_SESSIONS_BATCH_SIZE,
     "max_backends": MAX_BACKENDS,
     "max_models": MAX_MODELS,
 }

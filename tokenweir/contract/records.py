@@ -17,9 +17,18 @@ from tokenweir.contract.settings import (
     KeySettings,
     Limits,
     ModelSettings,
+    SessionSettings,
     Settings,
 )
-from tokenweir.contract.snapshot import Backend, Cost, Foreign, PolicySettings, QueueLimits, Snapshot
+from tokenweir.contract.snapshot import (
+    Backend,
+    Cost,
+    Foreign,
+    ModelControl,
+    PolicySettings,
+    QueueLimits,
+    Snapshot,
+)
 from tokenweir.contract.stats import ModelStats, Stats
 from tokenweir.contract.values import Count, Id, ModelName, PathPrefix, Positive, Share
 
@@ -39,6 +48,7 @@ __all__ = [
     "KeyUse",
     "Lease",
     "Limits",
+    "ModelControl",
     "ModelName",
     "ModelSettings",
     "ModelStats",
@@ -52,6 +62,7 @@ __all__ = [
     "QueueState",
     "Record",
     "Role",
+    "SessionSettings",
     "Settings",
     "Share",
     "Snapshot",

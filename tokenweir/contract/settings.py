@@ -31,6 +31,7 @@ class KeySettings(Record):
     requests_per_minute: Annotated[int | None, Field(ge=1)] = None
     tokens_per_minute: Annotated[int | None, Field(ge=1)] = None
     deadline_ms: Annotated[int | None, Field(ge=1)] = None
+    burst_exempt: Annotated[bool, Field(description="its requests are left whole in burst mode")] = False
 
 
 class HealthSettings(Record):
@@ -74,6 +75,17 @@ class HeaderSettings(Record):
     degraded: Annotated[bool, Field(description="X-Tokenweir-Degraded")] = True
 
 
+class SessionSettings(Record):
+    """What makes requests one session, and how long a session is remembered."""
+
+    by_user: Annotated[
+        bool, Field(description="whether the member `user` names a session (often it is constant)")
+    ] = False
+    memory_ms: Annotated[
+        int, Field(ge=10_000, le=86_400_000, description="how long after its last request one is known")
+    ] = 3_600_000
+
+
 class Settings(Document):
     """`tw:settings`: what does not change by the tick."""
 
@@ -93,3 +105,4 @@ class Settings(Document):
     limits: Limits = Limits()
     health: HealthSettings = HealthSettings()
     headers: HeaderSettings = HeaderSettings()
+    sessions: SessionSettings = SessionSettings()

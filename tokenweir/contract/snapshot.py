@@ -95,8 +95,30 @@ class Backend(Record):
         bool, Field(description="the last look at it found no one there: its port was closed")
     ] = False
     reasons: Annotated[
-        list[str], Field(max_length=16, description="why it has this state and these scores")
+        list[str], Field(max_length=24, description="why it has this state and these scores")
     ] = []
+
+
+class ModelControl(Record):
+    """What holds for one model now, beyond the state of its backends (docs/control.md)."""
+
+    level: Annotated[int, Field(ge=0, le=4, description="the highest level of the breaker that holds")] = 0
+    refuse_new: Annotated[bool, Field(description="level 1: no new sessions")] = False
+    drop_low: Annotated[bool, Field(description="level 2: low priority is dropped, waiting ones first")] = (
+        False
+    )
+    fallback: Annotated[bool, Field(description="level 4: backends of the role `fallback` serve")] = False
+    burst: Annotated[bool, Field(description="answers are kept short")] = False
+    precision: Annotated[
+        str, Field(max_length=16, description="the variant that is preferred; empty: none")
+    ] = ""
+    load: Annotated[
+        Share | None, Field(description="memory use of its usable backends, by their capacity")
+    ] = None
+    retry_after_ms: Annotated[
+        Positive | None, Field(description="when a refused client may find room, by the drain rate")
+    ] = None
+    reasons: Annotated[list[str], Field(max_length=8)] = []
 
 
 class QueueLimits(Record):
@@ -142,8 +164,14 @@ class Snapshot(Document):
     time_ms: Annotated[int, Field(ge=0, description="wall time of publication")]
     policy: Policy = Policy.PREDICTIVE
     shadow: Annotated[Policy | None, Field(description="policy whose choice is only logged")] = None
-    level: Annotated[int, Field(ge=0, le=4)] = 0
-    burst: bool = False
+    level: Annotated[int, Field(ge=0, le=4, description="the highest of all models")] = 0
+    burst: Annotated[bool, Field(description="whether any model is in burst mode")] = False
+    burst_max_tokens: Annotated[
+        int, Field(ge=1, le=1_000_000, description="longest answer in burst mode, tokens")
+    ] = 256
+    models: Annotated[
+        dict[ModelName, ModelControl], Field(description="public name -> what holds; absent: nothing does")
+    ] = {}
     queue: QueueLimits = QueueLimits()
     thresholds: PolicySettings = PolicySettings()
     predictor_version: Annotated[str, Field(max_length=64)] = ""

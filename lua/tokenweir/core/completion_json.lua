@@ -3,6 +3,7 @@
 --
 -- Strings that may hold anything come encoded already (`pool.json`, `key.json`); the others are words of our own.
 local bit = require "bit"
+local degraded_as = require("tokenweir.core.degraded").as
 
 local ceil = math.ceil
 -- Compiled code writes a 32-bit integer several times faster than a double.
@@ -24,6 +25,15 @@ local function ms(x)
     return 0
   end
   return x < MOST and x or MOST
+end
+
+-- What few requests have; the contract's default of both is an empty string.
+local function unusual(r)
+  local degraded = degraded_as(r)
+  if not degraded and not r.engine_error then
+    return ""
+  end
+  return ',"error":"' .. (r.engine_error or "") .. '","degraded":"' .. (degraded or "") .. '"'
 end
 
 --- @param r record of a request that reached a backend, see `tokenweir.record`
@@ -48,6 +58,7 @@ function _M.members(r, id, status, outcome, output, source, prompt, cached, now)
     .. ',"ttft_ms":' .. (first and int(ms(first - r.arrived)) or "null")
     .. ',"total_ms":' .. int(ms(now - r.arrived)) .. ',"status":' .. int(status)
     .. ',"outcome":"' .. outcome .. '","policy":"' .. r.policy .. '","shadow":"' .. (r.shadow or "") .. '"'
+    .. unusual(r)
 end
 
 return _M

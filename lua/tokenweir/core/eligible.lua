@@ -9,6 +9,9 @@ local ROLES = { "active", "standby", "fallback" }
 --- States that mean nothing any more on a stale snapshot: what was down when the sidecar went may be long back.
 local OUTDATED = { down = true, starting = true }
 
+--- Multiples of the golden ratio, modulo one, are spread evenly whatever their number.
+local GOLDEN = 0.6180339887498949
+
 local _M = {}
 
 --- Whether passive health lets a request through to backend i. One that hung stays out while it cannot be scraped:
@@ -32,8 +35,11 @@ end
 --- Lets a ramping backend (admit < 1) take part in so many picks that it gets `admit` of its fair share: whenever
 -- it takes part it tends to win, being empty, so it takes part in admit / rivals of them; where each has its turn,
 -- in admit.
+--
+-- The draw is the request's, so that one which waits does not draw again and again until it wins; each backend turns
+-- it on by a step of its own, so that one request is not drawn for all of them.
 local function thin(fleet, query, out, count)
-  local settings, random = query.settings, query.random
+  local settings, draw = query.settings, query.draw or query.random()
   local rivals = count
   if query.by_turn then
     rivals = 1
@@ -44,7 +50,7 @@ local function thin(fleet, query, out, count)
   for k = 1, count do
     local i = out[k]
     local admit = fleet.admit[i]
-    if admit >= 1 or random() * rivals < admit then
+    if admit >= 1 or (draw + fleet.slot[i] * GOLDEN) % 1 * rivals < admit then
       kept = kept + 1
       out[kept] = i
     end
@@ -66,6 +72,7 @@ local left_out = { ejected = false, tried = false, long = false, retry_at = nil 
 -- @return count, and whether one of them ramps
 local function collect(fleet, pool, query, role, out, panic, any_context)
   local rows, now, stale = query.health, query.now, query.stale
+  local precision = query.precision
   local group, upstream = query.credential_group, query.upstream
   local states, roles = fleet.state, fleet.role
   local count, ramping = 0, false
@@ -73,6 +80,7 @@ local function collect(fleet, pool, query, role, out, panic, any_context)
     local i = pool[k]
     local state = states[i]
     if (state == "ready" or stale and OUTDATED[state]) and roles[i] == role
+      and (not precision or fleet.precision[i] == precision)
       and (not group or fleet.credential_group[i] == group) and (not upstream or pool.upstream[k] == upstream)
     then
       local slot = fleet.slot[i]
@@ -114,8 +122,9 @@ end
 -- @param query table, reused by the caller: `now` (ms), `health` (FFI array of `tw_health` by slot), `stale` (whether
 --   telemetry is too old: what it says is down or starting takes part then, to be probed), `random` (function ->
 --   [0, 1)), `settings` (of the policies), `by_turn` (of the policy), `prompt` (tokens) or nil, `tried` and
---   `tried_count` (slots already tried for this request), `role` (the only one that may serve) or nil, and for a retry
---   `credential_group` and `upstream` (the engine's model name), which must be the same then
+--   `tried_count` (slots already tried for this request), `role` (the only one that may serve) or nil, `precision` (the
+--   variant that is wanted) or nil, `draw` (a number in [0, 1) that stays the request's) or nil: a new one, and for a
+--   retry `credential_group` and `upstream` (the engine's model name), which must be the same then
 -- @param out array that gets the indices 1 .. count, all of one role
 -- @return count, a word or nil, a time or nil. The word tells
 --   with candidates: "context" (the prompt seems longer than any of them takes: the engine knows better), "panic" (all

@@ -100,13 +100,35 @@ local function fill_relative_speed(fleet)
   end
 end
 
+--- What holds for a model of which the snapshot says nothing.
+_M.NO_CONTROL = {
+  level = 0, refuse_new = false, drop_low = false, fallback = false, burst = false, precision = "",
+}
+
+local function control_of(snapshot, name)
+  local told = type(snapshot.models) == "table" and snapshot.models[name]
+  if type(told) ~= "table" then
+    return _M.NO_CONTROL
+  end
+  local control = {}
+  for member, default in pairs(_M.NO_CONTROL) do
+    local value = told[member]
+    control[member] = type(value) == type(default) and value or default
+  end
+  control.retry_after_ms = type(told.retry_after_ms) == "number" and told.retry_after_ms or nil
+  return control
+end
+
 --- Backends by public model name. The order within a pool is the fleet's.
-local function add_models(fleet, i, models)
-  for public, upstream in pairs(models) do
+local function add_models(fleet, i, snapshot)
+  for public, upstream in pairs(snapshot.backends[i].models) do
     local pool = fleet.models[public]
     if not pool then
-      pool = { size = 0, upstream = {}, name = public }
+      pool = { size = 0, upstream = {}, name = public, fallbacks = 0, control = control_of(snapshot, public) }
       fleet.models[public] = pool
+    end
+    if fleet.role[i] == "fallback" then
+      pool.fallbacks = pool.fallbacks + 1
     end
     pool.size = pool.size + 1
     pool[pool.size] = i
@@ -135,7 +157,8 @@ end
 --   `tls`, `tls_verify`, `refused`, `slot`, `foreign_requests`, `foreign_tokens`, `relative_speed` (1: as fast as its
 --   peers on average), `error_rate` (moving share of requests not served, written by `eligible.lua`);
 --   `index` (id -> index);
---   `models[name]` -> {size, name = the public name, [k] = index, upstream = {[k] = the engine's name}}; or nil, err
+--   `models[name]` -> {size, name = the public name, [k] = index, upstream = {[k] = the engine's name}, fallbacks = how
+--   many of them are of that role, control = the snapshot's `models[name]`, or NO_CONTROL}; or nil, err
 function _M.build(snapshot, settings, slot_of)
   local ok, err
   local backends = type(snapshot.backends) == "table" and snapshot.backends or {}
@@ -187,7 +210,7 @@ function _M.build(snapshot, settings, slot_of)
       fleet.foreign_requests[i] = type(foreign.requests) == "number" and foreign.requests or 0
       fleet.foreign_tokens[i] = type(foreign.tokens) == "number" and foreign.tokens or 0
     end
-    add_models(fleet, i, backend.models)
+    add_models(fleet, i, snapshot)
   end
   fill_relative_speed(fleet)
   add_aliases(fleet, settings)

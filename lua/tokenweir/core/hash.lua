@@ -6,6 +6,7 @@ local bytes = require "tokenweir.core.bytes"
 
 local bxor, rol, rshift, tohex = bit.bxor, bit.rol, bit.rshift, bit.tohex
 local cast = ffi.cast
+local sub, tonumber = string.sub, tonumber
 
 local words = ffi.typeof("const uint64_t *")
 local halves = ffi.typeof("const uint32_t *")
@@ -81,6 +82,12 @@ end
 --- The 16 lower-case hex digits of a hash.
 function _M.hex(hash)
   return tohex(hash)
+end
+
+--- The hash of 16 hex digits.
+-- @return uint64_t
+function _M.from_hex(digits)
+  return u64(tonumber(sub(digits, 1, 8), 16)) * 0x100000000ULL + tonumber(sub(digits, 9, 16), 16)
 end
 
 return _M

@@ -35,7 +35,7 @@ typedef struct {
 local CLOSED, EJECTED, HALF_OPEN, PROBING = 0, 1, 2, 3
 
 --- Why a request failed.
-local CAUSES = { connect = 1, status = 2, broke = 3, hang = 4 }
+local CAUSES = { connect = 1, status = 2, broke = 3, hang = 4, memory = 5 }
 
 local DEFAULTS = {
   failures = 3, eject_ms = 5000, eject_max_ms = 60000, probe_ms = 30000,
@@ -261,6 +261,17 @@ function _M.stalled(h, flowing, now, progress_age, scrape_failures, prefill_ms, 
     return h.last_byte ~= 0 and (counted or flowing >= 2 or failures >= 1)
   end
   return failures >= 2 and counted and progress_age >= limit
+end
+
+--- Ejects a backend whose engine says that it is out of memory: at once, as nothing that follows will do better. Does
+-- nothing while it is ejected.
+-- @return boolean whether it was ejected by this
+function _M.exhausted(h, now, settings)
+  if _M.state(h, now) == EJECTED then
+    return false
+  end
+  eject(h, now, CAUSES.memory, settings or DEFAULTS)
+  return true
 end
 
 --- Ejects a backend that hangs. Does nothing while it is ejected.

@@ -275,10 +275,11 @@ local END_BYTES = 4096
 
 --- A 64-bit hash of the model and of what opens the conversation, through the user's first message: later turns of the
 -- same chat repeat it, so they hash alike.
--- @treturn string 16 hex digits, or nil where there is no list of messages with one of a user
-function _M.opening_digest(out)
+-- @return uint64_t, or nil where there is no list of messages with one of a user
+function _M.opening(out)
   if out.found then
-    return out.found.opening_digest
+    local digest = out.found.opening_digest
+    return digest and hash.from_hex(digest)
   end
   local tally, p = out.tally, out.p
   local slot = out.kind == "responses" and TAGS.input or TAGS.messages
@@ -295,10 +296,17 @@ function _M.opening_digest(out)
   local size = last - first
   local h = hash.string(out.model or "", size)
   if size <= 2 * END_BYTES then
-    return hash.hex(hash.bytes(p + first, size, h))
+    return hash.bytes(p + first, size, h)
   end
   h = hash.bytes(p + first, END_BYTES, h)
-  return hash.hex(hash.bytes(p + last - END_BYTES, END_BYTES, h))
+  return hash.bytes(p + last - END_BYTES, END_BYTES, h)
+end
+
+--- The same as text.
+-- @treturn string 16 hex digits, or nil
+function _M.opening_digest(out)
+  local h = _M.opening(out)
+  return h and hash.hex(h) or nil
 end
 
 return _M

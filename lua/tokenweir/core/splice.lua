@@ -9,9 +9,11 @@
 --     local changed = splice.apply(body, edits)
 local ffi = require "ffi"
 local bytes = require "tokenweir.core.bytes"
+local json = require "tokenweir.core.json"
 local json_string = require "tokenweir.core.json_string"
 
 local ffi_new, ffi_copy, ffi_string = ffi.new, ffi.copy, ffi.string
+local space_end = json.space_end
 
 -- Bodies of the usual sizes are put together in one buffer that stays.
 local KEPT = 1024 * 1024
@@ -89,7 +91,25 @@ local function inserts_at(edits, first)
   return false
 end
 
---- Adds the edit that gives a parsed request a member which it does not have, behind its last one.
+-- Whether members stay in front of what is inserted behind the last one.
+local function any_stays(edits, parsed)
+  for k = 1, parsed.members do
+    local at, stays = parsed.firsts[k] + 1, true
+    for j = 1, #edits, 3 do
+      if edits[j + 2] == "" and edits[j] <= at and at <= edits[j + 1] then
+        stays = false
+        break
+      end
+    end
+    if stays then
+      return true
+    end
+  end
+  return false
+end
+
+--- Adds the edit that gives a parsed request a member which it does not have, behind its last one. Call it after
+-- `remove_members`.
 -- @tparam table edits
 -- @tparam table parsed what `request.parse` filled
 -- @tparam string name
@@ -98,7 +118,7 @@ function _M.insert_member(edits, parsed, name, text)
   local count = parsed.members
   -- Behind the opening brace of an empty object, else behind the last value.
   local at = count == 0 and parsed.object + 1 or parsed.lasts[count]
-  local comma = (count > 0 or inserts_at(edits, at + 1)) and "," or ""
+  local comma = (any_stays(edits, parsed) or inserts_at(edits, at + 1)) and "," or ""
   add(edits, at + 1, at, comma .. json_string.encode(name) .. ":" .. text)
 end
 
@@ -114,6 +134,42 @@ function _M.set_member(edits, parsed, name, text)
   end
   if not found then
     _M.insert_member(edits, parsed, name, text)
+  end
+end
+
+-- Where the name of member k begins (0-based): behind what stands between it and the value before.
+local function key_start(parsed, k)
+  if parsed.found then
+    return parsed.found.keys[k]
+  end
+  if k == 1 then
+    return space_end(parsed.p, parsed.object + 1)
+  end
+  return space_end(parsed.p, space_end(parsed.p, parsed.lasts[k - 1]) + 1)
+end
+_M.key_start = key_start
+
+--- Adds the edits that take members out, each occurrence of them, with one comma each.
+-- @tparam table names set of member names
+-- @tparam function stays (parsed, k) -> whether this occurrence stays all the same
+function _M.remove_members(edits, parsed, names, stays)
+  local k, count = 1, parsed.members
+  while k <= count do
+    local last = k
+    while last <= count and names[parsed.names[last]] and not stays(parsed, last) do
+      last = last + 1
+    end
+    last = last - 1
+    if last >= k then
+      if k > 1 then
+        add(edits, parsed.lasts[k - 1] + 1, parsed.lasts[last], "")
+      elseif last < count then
+        add(edits, key_start(parsed, 1) + 1, key_start(parsed, last + 1), "")
+      else
+        add(edits, key_start(parsed, 1) + 1, parsed.lasts[last], "")
+      end
+    end
+    k = last >= k and last + 1 or k + 1
   end
 end
 

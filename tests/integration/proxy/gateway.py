@@ -254,6 +254,10 @@ class Gateway:
         wait_until(lambda: self.metric(name, **labels) >= wanted, what=f"{name} at {wanted}")
         assert self.metric(name, **labels) == wanted
 
+    def lease(self) -> dict[str, Any]:
+        """Its lease in Redis."""
+        return dict(json.loads(str(self.redis.get(f"tw:gateway:{self.config.gateway_id}"))))
+
     def inflight(self) -> float:
         """Sequences in flight over all backends."""
         return self.metric("tokenweir_inflight")

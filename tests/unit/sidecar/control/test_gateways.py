@@ -7,7 +7,8 @@ import json
 import pytest
 
 from sidecar.control.gateways import Gateways, LeaseError, read_lease
-from tokenweir.contract.records import BackendLoad, Lease, QueueState
+from sidecar.control.model_load import Waiting
+from tokenweir.contract.records import BackendLoad, Lease, Priority, QueueState
 
 
 def lease(name="g1", **members):
@@ -17,12 +18,13 @@ def lease(name="g1", **members):
 def test_a_lease_of_the_contract_is_read():
     text = lease(
         backends={"a": BackendLoad(n=2, held=300)},
-        queue={"m": QueueState(depth=3, oldest_ms=120)},
+        queue={"m": QueueState(depth=3, oldest_ms=120, oldest_by_priority={"low": 120, "high": 20})},
         ejected={"b": "3 failures"},
         arrivals={"m": 9},
     )
     read = read_lease(text)
-    assert (read.requests, read.held, read.queue) == ({"a": 2}, {"a": 300}, {"m": (3, 120)})
+    assert (read.requests, read.held) == ({"a": 2}, {"a": 300})
+    assert read.queue == {"m": Waiting(3, {Priority.LOW: 120, Priority.HIGH: 20})}
     assert (read.ejected, read.arrivals) == ({"b": "3 failures"}, {"m": 9})
 
 
@@ -81,3 +83,27 @@ def test_who_ejects_a_backend_is_told():
     gateways = Gateways()
     gateways.update([lease("g1", ejected={"a": "hung"}), lease("g2")])
     assert gateways.ejecting("a") == {"g1": "hung"}
+
+
+def test_who_waits_for_a_model_is_summed_over_the_gateways():
+    gateways = Gateways()
+    first = QueueState(depth=3, oldest_ms=120, oldest_by_priority={"low": 120, "high": 20})
+    second = QueueState(depth=1, oldest_ms=50, oldest_by_priority={"high": 50})
+    gateways.update([lease("g1", queue={"m": first}), lease("g2", queue={"m": second})])
+    assert gateways.waiting("m") == Waiting(4, {Priority.LOW: 120, Priority.HIGH: 50})
+    assert gateways.waiting("other") == Waiting()
+
+
+def test_a_gateway_that_tells_no_classes_apart_counts_as_normal():
+    gateways = Gateways()
+    gateways.update([lease("g1", queue={"m": QueueState(depth=2, oldest_ms=70)})])
+    assert gateways.waiting("m") == Waiting(2, {Priority.NORMAL: 70})
+
+
+def test_a_backend_is_out_everywhere_only_when_every_gateway_says_so():
+    gateways = Gateways()
+    assert not gateways.ejected_everywhere("a")
+    gateways.update([lease("g1", ejected={"a": "connect"}), lease("g2")])
+    assert not gateways.ejected_everywhere("a")
+    gateways.update([lease("g1", ejected={"a": "connect"}), lease("g2", ejected={"a": "hang"})])
+    assert gateways.ejected_everywhere("a")

@@ -1,0 +1,68 @@
+"""What a person should know: alerts that stand until their cause is gone, with since when and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+MOST: Final = 4096
+
+
+class Kind(StrEnum):
+    """Kinds of alerts; each is a label of a metric."""
+
+    XID = "xid"
+    RESTARTS_SPENT = "restarts_spent"
+    RESTART_FAILED = "restart_failed"
+    NO_ACTUATOR = "no_actuator"
+    OUT_OF_MEMORY = "out_of_memory"
+    FALLBACK = "fallback"
+
+
+PAGES: Final = frozenset({Kind.XID, Kind.RESTARTS_SPENT, Kind.RESTART_FAILED})
+"""Kinds that no decision of ours will mend."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One alert. `since_ms` is wall time."""
+
+    kind: Kind
+    subject: str
+    text: str
+    since_ms: int
+
+    @property
+    def page(self) -> bool:
+        """Whether somebody has to come."""
+        return self.kind in PAGES
+
+
+class Alerts:
+    """The alerts that stand, by kind and subject (a backend or a model)."""
+
+    def __init__(self) -> None:
+        self.standing: dict[tuple[Kind, str], Alert] = {}
+        self.raised: dict[Kind, int] = dict.fromkeys(Kind, 0)
+        """How many were raised since the start."""
+
+    def put(self, kind: Kind, subject: str, text: str, wall_ms: int) -> bool:
+        """Let an alert stand; returns whether it is new."""
+        known = self.standing.get((kind, subject))
+        if known is None and len(self.standing) >= MOST:
+            return False
+        since = wall_ms if known is None else known.since_ms
+        self.standing[kind, subject] = Alert(kind, subject, text, since)
+        if known is None:
+            self.raised[kind] += 1
+        return known is None
+
+    def clear(self, kind: Kind, subject: str) -> bool:
+        """Its cause is gone; returns whether it stood."""
+        return self.standing.pop((kind, subject), None) is not None
+
+    def clear_subject(self, subject: str) -> None:
+        """Forget everything about a backend or model."""
+        for key in [key for key in self.standing if key[1] == subject]:
+            del self.standing[key]

@@ -1,0 +1,153 @@
+"""One backend: its configuration, its telemetry, and the memories of the decisions about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sidecar.control.capacity import CapacityEstimate
+from sidecar.control.cost import CostEstimate
+from sidecar.control.engine_steps import restarted
+from sidecar.control.experience import Experience
+from sidecar.control.failures import ContainerWatch, FailureWatch
+from sidecar.control.foreign import ForeignLoad
+from sidecar.control.hardware import Hardware, hardware
+from sidecar.control.progress import Progress
+from sidecar.control.ramp import Ramp
+from sidecar.control.readiness import Readiness
+from sidecar.control.warm_up import WarmUp
+from sidecar.control.xid import XidWatch
+from sidecar.telemetry.health import Look
+from sidecar.telemetry.readings import EngineReading, Record
+from tokenweir.config.models import BackendConfig, ModelConfig
+from tokenweir.contract.records import Role, State
+
+
+@dataclass(slots=True)
+class Member:
+    """A backend of the fleet. Times are monotonic ms."""
+
+    config: BackendConfig
+    record: Record
+    there_at_start: bool = False
+    """Whether it was in the fleet when this sidecar started: then one that serves at the first look is no new
+    one."""
+    address: str | None = None
+    draining: bool = False
+    leaving_since: float | None = None
+    """When it was removed; it is kept as draining until nothing is in flight there."""
+    served_at: float | None = None
+    """When a request last ended well there."""
+    refused: bool = False
+    """Whether the last look found no one there."""
+    readiness: Readiness = field(default_factory=Readiness)
+    progress: Progress = field(default_factory=Progress)
+    foreign: ForeignLoad = field(default_factory=ForeignLoad)
+    capacity: CapacityEstimate = field(default_factory=CapacityEstimate)
+    cost: CostEstimate = field(default_factory=CostEstimate)
+    experience: Experience = field(default_factory=Experience)
+    failures: FailureWatch = field(default_factory=FailureWatch)
+    containers: ContainerWatch = field(default_factory=ContainerWatch)
+    xids: XidWatch = field(default_factory=XidWatch)
+    ramp: Ramp = field(default_factory=Ramp)
+    admit: float = 1.0
+    """The share that is published: its ramp against those of its peers."""
+    warming: WarmUp | None = None
+    """While it is warmed with prompts; it gets no requests until then."""
+    held_out: str | None = None
+    """Why it must get no requests though it may answer: a GPU taken out, a restart."""
+    promoted: bool = False
+    """Of the role standby, and put into service."""
+    arrived_at: float | None = None
+    """When a new engine came up here; until that was taken note of."""
+    was_ready: bool = False
+    """Whether it ever served."""
+    engine: EngineReading | None = None
+    """The last reading that the decisions have seen."""
+    _hardware: tuple[tuple[object, ...], Hardware] | None = None
+    """The last answer of `hardware`, and what it was made of."""
+    _looks: int = 0
+    _other_engine: bool = False
+    """Whether signs of a new process were seen since it last served."""
+
+    @property
+    def state(self) -> State:
+        """The state that is published: being down or held out wins, then a drain."""
+        if self.readiness.state is State.DOWN or self.held_out is not None:
+            return State.DOWN
+        if self.draining or self.leaving_since is not None:
+            return State.DRAINING
+        if self.readiness.state is State.READY and self.warming is not None:
+            return State.STARTING
+        return self.readiness.state
+
+    @property
+    def role(self) -> Role:
+        """The role that it has now."""
+        return Role.ACTIVE if self.promoted else self.config.role
+
+    @property
+    def reason(self) -> str:
+        """Why it has its state."""
+        if self.held_out is not None:
+            return self.held_out
+        if self.state is State.STARTING and self.warming is not None:
+            return self.warming.text()
+        return self.readiness.reason
+
+    def models(self) -> dict[str, str]:
+        """Public name -> the engine's name: as configured, else what the engine lists."""
+        if self.config.models is not None:
+            return self.config.models
+        listed = self.record.models.names if self.record.models is not None else ()
+        return {name: name for name in listed}
+
+    def group(self) -> str:
+        """The group of which only one is restarted at a time."""
+        return self.config.group or " ".join(sorted(self.models())) or self.config.id
+
+    def hardware(self, models: dict[str, ModelConfig]) -> Hardware:
+        """What it runs on and serves; `models` are the configured ones by name."""
+        card = self.record.card.name if self.record.card is not None else None
+        served = self.models()
+        basis = (self.config, served, card, models)
+        if self._hardware is None or basis != self._hardware[0]:
+            names = [name for pair in served.items() for name in pair]
+            self._hardware = (basis, hardware(self.config, self.record, models, names))
+        return self._hardware[1]
+
+    def tokens(self) -> int | None:
+        """KV capacity as far as it is configured or told by the engine."""
+        reading = self.record.engine
+        told = reading.capacity if reading is not None else None
+        listed = self.record.models.capacity if self.record.models is not None else None
+        return self.config.kv_capacity or told or listed
+
+    def look(self, look: Look, text: str, now: float) -> None:
+        """Take a look that a watch just had."""
+        before = self.readiness.state
+        self.refused = look is Look.REFUSED
+        first, self._looks = self._looks == 0, self._looks + 1
+        self.failures.looked(look, before is State.READY, now)
+        self.readiness.observe(look, text, now, self.served_at)
+        if look is Look.LOADING:
+            self._other_engine = True
+        reading = self.record.engine
+        if reading is not None and (self.engine is None or reading.at > self.engine.at):
+            self._read(reading, now)
+        elif reading is None and look is Look.REFUSED and self.readiness.state is State.DOWN:
+            # An engine without counters that refused: nothing shows that the old process came back.
+            self._other_engine = True
+        if self.readiness.state is State.READY and before is not State.READY:
+            established = self.was_ready or (self.there_at_start and first)
+            if self._other_engine or not established:
+                self.arrived_at = now
+            self._other_engine = False
+            self.was_ready = True
+
+    def _read(self, reading: EngineReading, now: float) -> None:
+        before, self.engine = self.engine, reading
+        if before is not None and restarted(before, reading):
+            self._other_engine = True
+        self.progress.observe(reading)
+        self.capacity.observe(self.record)
+        self.cost.observe(self.record, self.tokens(), now)

@@ -1,0 +1,197 @@
+"""Whether and when an engine is restarted: one at a time in a group, with growing pauses, so many times an
+hour; then it is left out and somebody is called.
+
+`Restarts` decides; `operations.py` carries out what `due` says and reports back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from sidecar.control.failures import Cause, Failure
+from tokenweir.config.control import RestartConfig
+
+HOUR_MS: Final = 3_600_000
+
+
+class Stage(StrEnum):
+    """How far a restart has come."""
+
+    NONE = "none"
+    WANTED = "wanted"
+    """It waits for its turn in the group, or for its pause."""
+    ORDERED = "ordered"
+    """The actuator is at work."""
+    AWAITED = "awaited"
+    """The engine was restarted and does not serve yet."""
+    SPENT = "spent"
+    """No more restarts: it is left out until an operator brings it back."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """The restarts of one backend. Times are monotonic ms."""
+
+    group: str
+    stage: Stage = Stage.NONE
+    failure: Failure = field(default_factory=lambda: Failure(Cause.CRASH, ""))
+    since: float = 0.0
+    """When the stage began."""
+    begun: deque[float] = field(default_factory=deque)
+    """When restarts began, within the last hour."""
+    text: str = ""
+
+    def recent(self, now: float) -> int:
+        """Restarts within the last hour."""
+        while self.begun and now - self.begun[0] >= HOUR_MS:
+            self.begun.popleft()
+        return len(self.begun)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A restart to be carried out now."""
+
+    backend: str
+    failure: Failure
+
+
+class Restarts:
+    """The restarts of the fleet."""
+
+    def __init__(self) -> None:
+        self.plans: dict[str, Plan] = {}
+
+    def stage(self, backend: str) -> Stage:
+        """How far the restart of a backend has come."""
+        plan = self.plans.get(backend)
+        return Stage.NONE if plan is None else plan.stage
+
+    def holds_out(self, backend: str) -> bool:
+        """Whether the backend must get no requests because of its restart."""
+        return self.stage(backend) in {Stage.WANTED, Stage.ORDERED, Stage.SPENT}
+
+    def reason(self, backend: str) -> str | None:
+        """The restart in words; None without one."""
+        plan = self.plans.get(backend)
+        if plan is None or plan.stage is Stage.NONE:
+            return None
+        return f"restart {plan.stage.value}: {plan.failure.text}" + (f"; {plan.text}" if plan.text else "")
+
+    def want(self, backend: str, group: str, failure: Failure, now: float) -> bool:
+        """Ask for a restart; returns whether it was not asked for already."""
+        plan = self.plans.setdefault(backend, Plan(group))
+        plan.group = group
+        if plan.stage is Stage.AWAITED and failure.cause in {Cause.OUT_OF_MEMORY, Cause.XID}:
+            # It fell again while it was awaited: that attempt has failed.
+            pass
+        elif plan.stage is not Stage.NONE:
+            return False
+        plan.stage, plan.failure, plan.since, plan.text = Stage.WANTED, failure, now, ""
+        return True
+
+    def due(self, config: RestartConfig, now: float) -> tuple[list[Order], list[str]]:
+        """What is to be restarted now, and which backends have had their restarts and stay out from now
+        on."""
+        orders: list[Order] = []
+        spent: list[str] = []
+        busy = {plan.group for plan in self.plans.values() if plan.stage in {Stage.ORDERED, Stage.AWAITED}}
+        wanting = [(plan.since, name) for name, plan in self.plans.items() if plan.stage is Stage.WANTED]
+        for _, name in sorted(wanting):
+            plan = self.plans[name]
+            recent = plan.recent(now)
+            operator = plan.failure.cause is Cause.OPERATOR
+            if recent >= config.most_per_hour and not operator:
+                plan.stage, plan.since = Stage.SPENT, now
+                plan.text = f"{recent} restarts within the last hour, the most allowed; it is left out"
+                spent.append(name)
+                continue
+            wait = self._pause(plan, config, recent) - now if not operator else 0.0
+            if plan.group in busy:
+                plan.text = f"another of the group {plan.group} is being restarted"
+            elif wait > 0:
+                plan.text = f"in {wait / 1000:.0f} s, after {recent} within the last hour"
+            else:
+                busy.add(plan.group)
+                plan.stage, plan.since, plan.text = Stage.ORDERED, now, ""
+                plan.begun.append(now)
+                orders.append(Order(name, plan.failure))
+        return orders, spent
+
+    def carried_out(self, backend: str, ok: bool, text: str, now: float) -> None:
+        """The actuator has answered."""
+        plan = self.plans.get(backend)
+        if plan is None or plan.stage is not Stage.ORDERED:
+            return
+        plan.stage, plan.since, plan.text = (Stage.AWAITED if ok else Stage.WANTED), now, text
+
+    def serves(self, backend: str, now: float) -> bool:
+        """The engine serves (again); returns whether that ends a restart."""
+        plan = self.plans.get(backend)
+        if plan is None or plan.stage not in {Stage.WANTED, Stage.AWAITED}:
+            return False
+        if plan.stage is Stage.WANTED and plan.failure.cause is not Cause.CRASH:
+            # It answers, but what it said or its GPU's error stands.
+            return False
+        plan.stage, plan.since, plan.text = Stage.NONE, now, ""
+        return True
+
+    def overdue(self, config: RestartConfig, now: float) -> list[str]:
+        """Backends whose restart did not bring them back in time: they are to be restarted again."""
+        late = []
+        for name, plan in self.plans.items():
+            if plan.stage is Stage.AWAITED and now - plan.since >= config.give_up:
+                plan.stage, plan.since = Stage.WANTED, now
+                plan.text = f"it did not serve within {config.give_up / 1000:.0f} s of its restart"
+                late.append(name)
+        return late
+
+    def bring_back(self, backend: str) -> bool:
+        """An operator has mended it: forget what was. Returns whether there was something to forget."""
+        return self.plans.pop(backend, None) is not None
+
+    def keep(self, backends: set[str]) -> None:
+        """Forget all other backends."""
+        self.plans = {name: plan for name, plan in self.plans.items() if name in backends}
+
+    def dump(self, now: float) -> dict[str, Any]:
+        """What another sidecar needs to go on: times as ages."""
+        return {
+            name: {
+                "group": plan.group,
+                "stage": plan.stage.value,
+                "cause": plan.failure.cause.value,
+                "why": plan.failure.text,
+                "age_ms": round(now - plan.since),
+                "begun_ms": [round(now - at) for at in plan.begun],
+                "text": plan.text,
+            }
+            for name, plan in self.plans.items()
+            if plan.stage is not Stage.NONE or plan.recent(now)
+        }
+
+    def restore(self, state: dict[str, Any], now: float) -> None:
+        """Take over a dump. An order whose carrying out nobody saw end is awaited. Raises ValueError,
+        KeyError, TypeError on a strange one."""
+        plans: dict[str, Plan] = {}
+        for name, value in state.items():
+            stage = Stage(value["stage"])
+            plans[name] = Plan(
+                group=str(value["group"]),
+                stage=Stage.AWAITED if stage is Stage.ORDERED else stage,
+                failure=Failure(Cause(value["cause"]), str(value["why"])),
+                since=now - float(value["age_ms"]),
+                begun=deque(now - float(age) for age in value["begun_ms"]),
+                text=str(value["text"]),
+            )
+        self.plans = plans
+
+    def _pause(self, plan: Plan, config: RestartConfig, recent: int) -> float:
+        """When the next restart may begin at the earliest."""
+        if not recent:
+            return float("-inf")
+        pause = min(config.back_off * 2.0 ** (recent - 1), float(config.back_off_most))
+        return plan.begun[-1] + pause

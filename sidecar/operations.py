@@ -1,0 +1,197 @@
+"""Carries out what the control loop orders: restarts, starts and stops through the actuators, warm-ups,
+changes of a backend's variant. Each runs beside the tick, never in it; only the leader's are begun."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+
+from sidecar import tasks
+from sidecar.actuators import Actuator
+from sidecar.clock import monotonic_ms
+from sidecar.control.fleet import Fleet
+from sidecar.control.loop import ControlLoop, Orders
+from sidecar.control.restart import Order
+from sidecar.telemetry.http import Origin
+from sidecar.warmer import Warmer, WarmUpError
+from tokenweir.config import Config
+from tokenweir.contract.records import State
+
+log = structlog.get_logger(__name__)
+
+LOOK_S: Final = 0.2
+BETWEEN_PROMPTS_S: Final = 0.05
+READY_S: Final = 1800.0
+"""Longest that an engine with new arguments may take to come up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hands:
+    """What the operations reach for. `actuator` is None where a backend has none, `origin` where its name
+    does not resolve."""
+
+    actuator: Callable[[str], Actuator | None]
+    origin: Callable[[str], Origin | None]
+    config: Callable[[], Config]
+    changed: Callable[[], None]
+    """A state changed: publish soon."""
+
+
+class Operations:
+    """The running operations, at most one of a kind for each backend."""
+
+    def __init__(self, fleet: Fleet, loop: ControlLoop, hands: Hands) -> None:
+        self._fleet = fleet
+        self._loop = loop
+        self._hands = hands
+        self._warmer = Warmer()
+        self._running: dict[str, asyncio.Task[None]] = {}
+
+    def carry_out(self, orders: Orders) -> None:
+        """Begin what a tick ordered."""
+        for order in orders.restarts:
+            self._begin(f"restart {order.backend}", self._restart(order))
+        for backend in orders.starts:
+            self._begin(f"start {backend}", self._start(backend))
+        for backend in orders.stops:
+            self._begin(f"stop {backend}", self._stop_when_empty(backend))
+        for backend in orders.warm_ups:
+            self._begin(f"warm-up {backend}", self._warm_up(backend))
+
+    def change_variant(
+        self,
+        backend: str,
+        arguments: Sequence[str],
+        deadline_ms: float,
+        drain: Callable[[bool], None],
+        changed: Callable[[], None],
+    ) -> bool:
+        """Begin to restart a backend with other arguments: drain, apply, ready, back. `drain` begins and
+        ends the drain, `changed` is called once the new arguments hold. Returns False where one is under
+        way."""
+        return self._begin(
+            f"variant {backend}", self._change_variant(backend, arguments, deadline_ms, drain, changed)
+        )
+
+    def under_way(self) -> list[str]:
+        """What runs now, in words."""
+        return sorted(self._running)
+
+    async def close(self) -> None:
+        """Stop waiting for what runs."""
+        await tasks.cancel(self._running.values())
+
+    def _begin(self, name: str, work: Coroutine[Any, Any, None]) -> bool:
+        if name in self._running:
+            work.close()
+            return False
+        task = asyncio.create_task(work, name=name)
+        self._running[name] = task
+        task.add_done_callback(lambda done: self._ended(name, done))
+        return True
+
+    def _ended(self, name: str, task: asyncio.Task[None]) -> None:
+        self._running.pop(name, None)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("operation_failed", operation=name, exc_info=task.exception())
+        self._hands.changed()
+
+    async def _restart(self, order: Order) -> None:
+        backend = order.backend
+        actuator = self._hands.actuator(backend)
+        if actuator is None:
+            self._loop.restarted(backend, False, "it has no actuator", monotonic_ms())
+            return
+        try:
+            outcome = await actuator.restart(order.failure.text)
+        except Exception as error:
+            self._loop.restarted(backend, False, f"{type(error).__name__}: {error}", monotonic_ms())
+            raise
+        log.info("restarted", backend=backend, ok=outcome.ok, detail=outcome.detail)
+        self._loop.restarted(backend, outcome.ok, outcome.detail, monotonic_ms())
+
+    async def _start(self, backend: str) -> None:
+        actuator = self._hands.actuator(backend)
+        if actuator is not None:
+            outcome = await actuator.start("promoted from standby")
+            log.info("started", backend=backend, ok=outcome.ok, detail=outcome.detail)
+
+    async def _stop_when_empty(self, backend: str) -> None:
+        await self._until_empty(backend)
+        member = self._fleet.members.get(backend)
+        if member is None or member.promoted:
+            return
+        actuator = self._hands.actuator(backend)
+        if actuator is not None:
+            outcome = await actuator.stop("back to standby")
+            log.info("stopped", backend=backend, ok=outcome.ok, detail=outcome.detail)
+
+    async def _warm_up(self, backend: str) -> None:
+        """Prompt after prompt, until the warm-up says that it is over."""
+        while True:
+            member = self._fleet.members.get(backend)
+            if member is None or member.warming is None:
+                return
+            now, config = monotonic_ms(), self._hands.config()
+            over = member.warming.over(config.ramp, now)
+            if over is not None:
+                log.info("warmed_up", backend=backend, how=over)
+                self._loop.warmed(backend, config, now)
+                return
+            origin, models = self._hands.origin(backend), sorted(member.models().values())
+            try:
+                if origin is None or not models:
+                    raise WarmUpError("it has no address or no model")
+                member.warming.answered(await self._warmer.prompt(origin, models[0]))
+            except WarmUpError as error:
+                if member.warming is not None:
+                    member.warming.failed()
+                log.info("warm_up_prompt_failed", backend=backend, reason=str(error))
+            await asyncio.sleep(BETWEEN_PROMPTS_S)
+
+    async def _change_variant(
+        self,
+        backend: str,
+        arguments: Sequence[str],
+        deadline_ms: float,
+        drain: Callable[[bool], None],
+        changed: Callable[[], None],
+    ) -> None:
+        drain(True)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(deadline_ms / 1000):
+                await self._until_empty(backend)
+        actuator = self._hands.actuator(backend)
+        if actuator is None:
+            drain(False)
+            return
+        outcome = await actuator.apply(arguments, "another variant")
+        log.info("variant_applied", backend=backend, ok=outcome.ok, detail=outcome.detail)
+        if outcome.ok and not outcome.dry_run:
+            changed()
+            await self._until_up(backend)
+        drain(False)
+
+    async def _until_empty(self, backend: str) -> None:
+        while not self._fleet.drain_progress(backend).done:  # noqa: ASYNC110  (leases have no event)
+            await asyncio.sleep(LOOK_S)
+
+    async def _until_up(self, backend: str) -> None:
+        """Until the engine has gone and serves again."""
+        end = monotonic_ms() + READY_S * 1000
+        gone = False
+        while monotonic_ms() < end:
+            member = self._fleet.members.get(backend)
+            if member is None:
+                return
+            up = member.readiness.state is State.READY
+            new = member.arrived_at is not None or member.warming is not None or member.ramp.going_on
+            gone = gone or not up or new
+            if gone and up:
+                return
+            await asyncio.sleep(LOOK_S)

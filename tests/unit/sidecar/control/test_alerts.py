@@ -1,0 +1,32 @@
+"""Alerts stand until their cause is gone."""
+
+from __future__ import annotations
+
+from sidecar.control.alerts import Alerts, Kind
+
+
+def test_an_alert_stands_with_the_time_of_its_first_word():
+    alerts = Alerts()
+    assert alerts.put(Kind.XID, "a", "XID 79", 1000)
+    assert not alerts.put(Kind.XID, "a", "XID 79, still", 5000)
+    (alert,) = alerts.standing.values()
+    assert (alert.since_ms, alert.text, alert.page) == (1000, "XID 79, still", True)
+    assert alerts.raised[Kind.XID] == 1
+
+
+def test_it_goes_with_its_cause():
+    alerts = Alerts()
+    alerts.put(Kind.FALLBACK, "m", "few", 1)
+    assert alerts.clear(Kind.FALLBACK, "m")
+    assert not alerts.clear(Kind.FALLBACK, "m")
+    alerts.put(Kind.XID, "a", "one", 1)
+    alerts.put(Kind.RESTARTS_SPENT, "a", "two", 1)
+    alerts.put(Kind.XID, "b", "three", 1)
+    alerts.clear_subject("a")
+    assert [alert.subject for alert in alerts.standing.values()] == ["b"]
+
+
+def test_only_what_no_decision_mends_calls_somebody():
+    alerts = Alerts()
+    alerts.put(Kind.FALLBACK, "m", "few", 1)
+    assert not next(iter(alerts.standing.values())).page
