@@ -19,6 +19,9 @@ local CRASHES = 2
 --- A first crash is remembered for so long, at least.
 local MEMORY_S = 3600
 local MOST_SUSPECTS = 1024
+--- What breaks off on one backend within this time broke off at one crash. A prompt that many clients send at once
+-- must not be counted once for each of them.
+local ONE_CRASH_MS = 1000
 --- How often a worker looks whether anything is in quarantine at all.
 local LOOK_MS = 200
 
@@ -82,7 +85,12 @@ function _M.suspect(r)
   end
 end
 
-local function count(name, quarantine_ms)
+local function count(name, backend, broke_at, quarantine_ms)
+  local last = "last:" .. backend .. " " .. name
+  if broke_at - (dict:get(last) or -ONE_CRASH_MS) < ONE_CRASH_MS then
+    return
+  end
+  dict:set(last, broke_at, CONFIRM_S)
   local crashes = dict:incr("crashes:" .. name, 1, 0, MEMORY_S)
   if crashes and crashes >= CRASHES and quarantine_ms > 0 then
     local seconds = ceil(quarantine_ms / 1000)
@@ -106,8 +114,9 @@ function _M.crashed(backend, quarantine_ms)
   local entry = dict:lpop(list)
   while entry do
     local at, name = entry:match("^(%S+) (.+)$")
-    if name and now - tonumber(at) < CONFIRM_S * 1000 then
-      count(name, quarantine_ms)
+    at = tonumber(at)
+    if name and now - at < CONFIRM_S * 1000 then
+      count(name, backend, at, quarantine_ms)
     end
     entry = dict:lpop(list)
   end

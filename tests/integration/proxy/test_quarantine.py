@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,9 @@ from tests.integration.upstream import Answer, Upstream, held
 
 Start = Callable[..., Gateway]
 Pair = tuple[Gateway, Upstream, Upstream]
+
+APART = 1.1
+"""Seconds that an engine takes at least to come back: what breaks off within one second is one crash."""
 
 POISON = {"model": "llama", "messages": [{"role": "user", "content": "poison"}]}
 
@@ -35,6 +39,7 @@ def crash(gateway: Gateway, upstream: Upstream, body: Any, path: str = "/v1/chat
     gateway.publish(backend(upstream, models=models, scrape_failures=1, refused=True))
     gateway.publish(backend(upstream, models=models, scrape_failures=2, refused=True, state="down"))
     upstream.answer = Answer()
+    time.sleep(APART)
     gateway.publish(backend(upstream, models=models))
 
 
@@ -83,6 +88,7 @@ def test_an_engine_s_own_error_before_it_dies_counts_as_the_crash(
         upstream.answer = Answer(status=500)
         assert gateway.post(body=POISON).status_code == 500
         gateway.publish(backend(upstream, models=models, refused=True))
+        time.sleep(APART)
         gateway.publish(backend(upstream, models=models))
     upstream.answer = Answer()
     assert gateway.post(body=POISON).status_code == 422
@@ -115,6 +121,24 @@ def test_requests_that_meet_a_closed_port_tell_of_the_crash_too(
     assert refused.json()["error"]["code"] == "prompt_quarantined"
     assert gateway.post().status_code == 200
     gateway.expect(1, "tokenweir_quarantined_total")
+
+
+def test_one_crash_counts_once_for_a_prompt_that_many_clients_send(
+    start_gateway: Start, upstream: Upstream
+) -> None:
+    gateway = start_gateway(
+        [backend(upstream)], {"limits": {"quarantine_ms": 60_000}, "health": {"failures": 100}}
+    )
+    upstream.answer = Answer(permits=held())
+    connections = [gateway.open(messages=POISON["messages"]) for _ in range(4)]
+    wait_until(lambda: len(upstream.received) == 4, what="the requests")
+    upstream.crash()
+    assert [connection.getresponse().status for connection in connections] == [502] * 4
+    gateway.publish(backend(upstream, scrape_failures=1, refused=True))
+    upstream.restart()
+    upstream.answer = Answer()
+    gateway.publish(backend(upstream))
+    assert gateway.post(messages=POISON["messages"]).status_code == 200
 
 
 def test_a_stream_that_is_merely_cut_twice_is_not_quarantined(pair: Pair) -> None:
