@@ -242,7 +242,10 @@ def test_a_gateway_logs_in_as_its_redis_user(
         enabled=True,
         passwords=["+secret"],
         keys=["tw:*"],
-        commands=["+get", "+getrange", "+mget", "+set", "+zadd", "+zrevrange", "+zremrangebyscore", "+xadd"],
+        commands=[
+            *("+get", "+getrange", "+mget", "+set", "+zadd", "+zrevrange", "+zremrangebyscore"),
+            *("+xadd", "+xrange", "+xtrim"),
+        ],
     )
     client.acl_setuser("default", enabled=False, reset=False)
     secret = tmp_path / "password"

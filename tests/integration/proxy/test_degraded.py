@@ -268,4 +268,5 @@ def test_a_full_kv_cache_is_told_and_ejects_nobody(gateway: Gateway, upstream: U
     gateway.post(stream=True)
     upstream.answer = Answer()
     assert gateway.post().status_code == 200
-    assert [record["error"] for record in gateway.completions(2)] == ["kv_full", ""]
+    # Each worker sends its own records, so their order tells nothing.
+    assert sorted(record["error"] for record in gateway.completions(2)) == ["", "kv_full"]
