@@ -1,4 +1,5 @@
-"""Routes: what the control loop has decided for each model, its alerts, and what an operator may order of it."""
+"""Routes: what the control loop has decided for each model, its alerts, and what an operator may order of
+it."""
 
 from __future__ import annotations
 
@@ -121,7 +122,8 @@ async def alerts(plane: Plane) -> list[AlertView]:
     responses=CHANGE,
 )
 async def restart(admin: Admin, backend_id: str) -> dict[str, str]:
-    """It gets no requests from now on, is restarted as soon as no other of its group is, warmed, and ramped."""
+    """It gets no requests from now on, is restarted as soon as no other of its group is, warmed, and
+    ramped."""
     admin.restart(backend_id)
     return {"restart": "wanted"}
 
