@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
+from sidecar.clock import monotonic_ms
 from sidecar.control.drain import Drain
 from sidecar.control_plane import ControlPlane
 from tokenweir.config import Config, ConfigError
@@ -82,6 +85,56 @@ class Administration:
             self._plane.store.set_draining(backend_id, draining)
             self._plane.changed()
         return self._plane.fleet.drain_progress(backend_id)
+
+    def restart(self, backend_id: str) -> None:
+        """Have its engine restarted. Raises UnknownBackendError, ConflictError."""
+        self._act_on(backend_id)
+        if not self._plane.loop.order_restart(backend_id, monotonic_ms()):
+            raise ConflictError(f"a restart of {backend_id!r} is under way already")
+        self._plane.publish_soon()
+
+    def bring_back(self, backend_id: str) -> bool:
+        """Forget why a backend was left out; returns whether it was. Raises UnknownBackendError,
+        ConflictError."""
+        self.backend(backend_id)
+        self._lead()
+        known = self._plane.loop.bring_back(backend_id)
+        self._plane.publish_soon()
+        return known
+
+    def change_variant(
+        self, backend_id: str, arguments: Sequence[str], precision: str, deadline_ms: float
+    ) -> None:
+        """Have its engine restarted with other arguments, drained before and ramped after. Raises
+        UnknownBackendError, ConflictError."""
+        self._act_on(backend_id)
+        if backend_id in self._plane.store.draining():
+            raise ConflictError(f"{backend_id!r} is drained; end that first")
+
+        def applied() -> None:
+            if precision:
+                self.change(backend_id, {"precision": precision})
+
+        begun = self._plane.operations.change_variant(
+            backend_id, arguments, deadline_ms, lambda on: self._drain_if_there(backend_id, on), applied
+        )
+        if not begun:
+            raise ConflictError(f"a change of {backend_id!r} is under way already")
+
+    def _drain_if_there(self, backend_id: str, draining: bool) -> None:
+        with contextlib.suppress(UnknownBackendError):
+            self.drain(backend_id, draining)
+
+    def _act_on(self, backend_id: str) -> None:
+        self.backend(backend_id)
+        self._lead()
+        if not self._plane.can_act(backend_id):
+            raise ConflictError(f"{backend_id!r} has no `actuator` in tokenweir.yaml that could do it")
+
+    def _lead(self) -> None:
+        leader = self._plane.leader
+        if not leader.leading:
+            raise ConflictError(f"this sidecar does not lead; ask {leader.holder or 'the one that does'}")
 
     def set_policy(self, policy: str, serve_by: str | None) -> None:
         """Serve by another policy from the next snapshot on."""

@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from sidecar.administration import Administration
 from sidecar.api import (
     backends,
+    control,
     dashboard,
     decisions,
     fleet,
@@ -27,7 +28,7 @@ from tokenweir.config import ConfigError
 from tokenweir.secret_file import read_secret
 
 SHORTEST_TOKEN = 16
-ROUTERS = (backends, fleet, decisions, policy, settings, gateways, stats, metrics, probes, dashboard)
+ROUTERS = (backends, fleet, control, decisions, policy, settings, gateways, stats, metrics, probes, dashboard)
 
 
 def create(plane: ControlPlane) -> FastAPI:

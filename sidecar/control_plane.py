@@ -90,7 +90,7 @@ class ControlPlane:
         self.completions = Completions(
             self.client, self.leader, self._known_backends, self._completed, self.state_dir
         )
-        self.loop = ControlLoop(self.fleet, self.gateways, self._can_act, self._mean_output)
+        self.loop = ControlLoop(self.fleet, self.gateways, self.can_act, self._mean_output)
         self.operations = Operations(
             self.fleet,
             self.loop,
@@ -270,7 +270,8 @@ class ControlPlane:
     def _actuator(self, backend_id: str) -> Actuator | None:
         return None
 
-    def _can_act(self, backend_id: str) -> bool:
+    def can_act(self, backend_id: str) -> bool:
+        """Whether a backend has an actuator."""
         return self._actuator(backend_id) is not None
 
     def _origin(self, backend_id: str) -> Origin | None:

@@ -17,7 +17,7 @@ from sidecar.clock import monotonic_ms
 from sidecar.control.fleet import Fleet
 from sidecar.control.loop import ControlLoop, Orders
 from sidecar.control.restart import Order
-from sidecar.telemetry.http import Origin
+from sidecar.telemetry.http import FetchError, Origin
 from sidecar.warmer import Warmer, WarmUpError
 from tokenweir.config import Config
 from tokenweir.contract.records import State
@@ -143,12 +143,13 @@ class Operations:
                 log.info("warmed_up", backend=backend, how=over)
                 self._loop.warmed(backend, config, now)
                 return
-            origin, models = self._hands.origin(backend), sorted(member.models().values())
+            models = sorted(member.models().values())
             try:
+                origin = self._hands.origin(backend)
                 if origin is None or not models:
                     raise WarmUpError("it has no address or no model")
                 member.warming.answered(await self._warmer.prompt(origin, models[0]))
-            except WarmUpError as error:
+            except (WarmUpError, FetchError) as error:
                 if member.warming is not None:
                     member.warming.failed()
                 log.info("warm_up_prompt_failed", backend=backend, reason=str(error))

@@ -149,6 +149,12 @@ class ControlLoop:
         self._hold_out()
         return known
 
+    def order_restart(self, backend: str, now: float) -> bool:
+        """An operator wants a restart; returns False where one is under way."""
+        member = self._fleet.members[backend]
+        failure = Failure(Cause.OPERATOR, "an operator asked for it")
+        return self.restarts.want(backend, member.group(), failure, now)
+
     def restarted(self, backend: str, ok: bool, text: str, now: float) -> None:
         """The actuator has answered to a restart."""
         self.restarts.carried_out(backend, ok, text, now)
@@ -198,7 +204,7 @@ class ControlLoop:
 
     def _restart(self, config: Config, orders: Orders, now: float) -> None:
         for name, member in self._fleet.members.items():
-            if member.readiness.state is State.READY and self.restarts.serves(name, now):
+            if self._serves_again(name, member) and self.restarts.serves(name, now):
                 log.info("restarted_engine_serves", backend=name)
                 for kind in (Kind.RESTART_FAILED, Kind.OUT_OF_MEMORY, Kind.NO_ACTUATOR):
                     self.alerts.clear(kind, name)
@@ -210,6 +216,16 @@ class ControlLoop:
         for name in spent:
             self._alert(Kind.RESTARTS_SPENT, name, self.restarts.plans[name].text)
         orders.restarts += due
+
+    def _serves_again(self, name: str, member: Member) -> bool:
+        """Whether it serves, and has answered since its restart was carried out: what was seen before then
+        was the old process."""
+        if member.readiness.state is not State.READY:
+            return False
+        plan = self.restarts.plans.get(name)
+        if plan is None or plan.stage is not Stage.AWAITED:
+            return True
+        return member.record.answered_at is not None and member.record.answered_at > plan.since
 
     def _hold_out(self) -> None:
         for name, member in self._fleet.members.items():

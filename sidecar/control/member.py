@@ -137,7 +137,8 @@ class Member:
         elif reading is None and look is Look.REFUSED and self.readiness.state is State.DOWN:
             # An engine without counters that refused: nothing shows that the old process came back.
             self._other_engine = True
-        if self.readiness.state is State.READY and before is not State.READY:
+        # A restart may be over between two looks: then only the counters show that another process answers.
+        if self.readiness.state is State.READY and (before is not State.READY or self._other_engine):
             established = self.was_ready or (self.there_at_start and first)
             if self._other_engine or not established:
                 self.arrived_at = now

@@ -88,6 +88,9 @@ class Restarts:
         if plan.stage is Stage.AWAITED and failure.cause in {Cause.OUT_OF_MEMORY, Cause.XID}:
             # It fell again while it was awaited: that attempt has failed.
             pass
+        elif plan.stage is Stage.SPENT and failure.cause is Cause.OPERATOR:
+            # The operator's word ends what the limit had decided.
+            pass
         elif plan.stage is not Stage.NONE:
             return False
         plan.stage, plan.failure, plan.since, plan.text = Stage.WANTED, failure, now, ""

@@ -52,6 +52,7 @@ class Scene:
             member = self.fleet.members[name]
             if look is Look.OK:
                 self.tokens[name] += 10
+                member.record.answered_at = self.now
                 member.record.engine = EngineReading(
                     at=self.now,
                     source="vllm",
@@ -268,6 +269,25 @@ def test_after_its_restarts_of_an_hour_it_stays_out_and_somebody_is_called():
     assert stage.loop.bring_back("a")
     stage.run(1)
     assert stage["a"].state in {State.READY, State.STARTING}
+
+
+def test_a_restart_between_two_looks_is_seen_by_the_counters():
+    stage = fleet("a", "b")
+    stage.tokens["a"] = 0.0
+    assert stage.run(1) == [("warm", "a")]
+
+
+def test_what_answered_before_the_restart_was_done_does_not_end_it():
+    stage = fleet("a", "b")
+    assert stage.loop.order_restart("a", stage.now)
+    assert not stage.loop.order_restart("a", stage.now)
+    assert stage.run(0.5) == [("restart", "a")]
+    stage.loop.restarted("a", True, "done", stage.now)
+    stage.loop.step(stage.config, True, stage.now)
+    assert stage.loop.restarts.stage("a") is Stage.AWAITED
+    stage.tokens["a"] = 0.0
+    stage.run(1)
+    assert stage.loop.restarts.stage("a") is Stage.NONE
 
 
 # GPUs

@@ -148,6 +148,15 @@ def test_an_operator_s_restart_does_not_wait():
     assert due(restarts, 3e5) == (["a"], [])
 
 
+def test_an_operator_s_word_ends_what_the_limit_had_decided():
+    restarts, none_allowed = Restarts(), RestartConfig(most_per_hour=0)
+    restarts.want("a", "g", OOM, 0)
+    assert due(restarts, 0, none_allowed) == ([], ["a"])
+    assert not restarts.want("a", "g", OOM, 500)
+    assert restarts.want("a", "g", Failure(Cause.OPERATOR, "asked for"), 1000)
+    assert due(restarts, 1000, none_allowed) == (["a"], [])
+
+
 def test_an_operator_brings_back_what_was_left_out():
     restarts = Restarts()
     restarts.want("a", "g", OOM, 0)
