@@ -33,9 +33,12 @@ class Stream:
         return [record for fields in self.batches() for record in json.loads(fields["batch"])]
 
     def lost(self) -> int:
-        """Records that the sources made but did not bring, told from the gaps."""
+        """Records that the sources made but did not bring, told from the gaps.
+
+        Batches that an exiting worker hands over to others may arrive in any order.
+        """
         lost, expected = 0, Counter[str]()
-        for fields in self.batches():
+        for fields in sorted(self.batches(), key=lambda fields: int(fields["first"])):
             lost += int(fields["first"]) - expected[fields["source"]]
             expected[fields["source"]] = int(fields["first"]) + len(json.loads(fields["batch"]))
         return lost
