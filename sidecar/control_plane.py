@@ -12,13 +12,15 @@ import structlog
 from sidecar import pending, tasks
 from sidecar import settings as documents
 from sidecar.backend_files import BackendFiles, Read
-from sidecar.clock import monotonic_ms
+from sidecar.clock import monotonic_ms, wall_ms
 from sidecar.completions import Completions
 from sidecar.control.fleet import Fleet
 from sidecar.control.gateways import Gateways
 from sidecar.exchange import Exchange
 from sidecar.identity import sidecar_id
 from sidecar.leader import Leader, NotLeaderError
+from sidecar.learning.deviation import FLEET, MINUTE_MS
+from sidecar.learning.retraining import Retraining
 from sidecar.origins import Origins
 from sidecar.publish import Decision, Publisher
 from sidecar.redis_access import RedisError, connect
@@ -43,6 +45,8 @@ COMPLETIONS_MS: Final = 200
 COALESCE_MS: Final = 20
 """Changes of state that come together are published together."""
 
+TRAINING_MS: Final = 5000
+"""How often it is looked at whether a training is due."""
 FILES_MS: Final = 1000
 """How often the files that backends name are looked at."""
 
@@ -75,6 +79,7 @@ class ControlPlane:
         self.completions = Completions(
             self.client, self.leader, self._known_backends, self.fleet.served, self.state_dir
         )
+        self.retraining = Retraining(self.path)
         self.redis_error: str | None = "not asked yet"
         """Why Redis does not answer; None while it does."""
         self.redis_errors = 0
@@ -98,6 +103,7 @@ class ControlPlane:
             self._follow_for_ever,
             self._read_for_ever,
             self._look_at_files_for_ever,
+            self._train_for_ever,
         )
         self._tasks = [asyncio.create_task(loop(), name=loop.__name__) for loop in loops]
         for task in self._tasks:
@@ -114,6 +120,8 @@ class ControlPlane:
             await self.leader.release()
         except (RedisError, NotLeaderError, OSError) as error:
             log.warning("lease_not_given_up", reason=str(error))
+        await self.retraining.stop()
+        await self.completions.recording.flush(self.config.predictor.keep)
         self.completions.save()
         await self.client.aclose()
         log.info("sidecar_stopped", id=self.id)
@@ -299,6 +307,24 @@ class ControlPlane:
             except Exception:
                 log.exception("completions_failed")
             await asyncio.sleep(0 if more else COMPLETIONS_MS / 1000)
+
+    async def _train_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(TRAINING_MS / 1000)
+            try:
+                settings = self.config.predictor
+                await self.completions.recording.step(settings.keep)
+                now = wall_ms()
+                fleet = self.completions.deviation.figures(now).get(FLEET)
+                if fleet is not None:
+                    self.retraining.observe(now // MINUTE_MS - 1, fleet.deviation)
+                if self.leader.leading and settings.enabled:
+                    in_service = await self.client.exists(names.PREDICTOR_CURRENT) > 0
+                    self.retraining.step(settings.retrain, in_service)
+            except (RedisError, OSError) as error:
+                self._redis_failed(error)
+            except Exception:
+                log.exception("training_failed")
 
     async def _look_at_files_for_ever(self) -> None:
         while True:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tokenweir.config import Config
 from tokenweir.config.models import KeyConfig, hash_key
-from tokenweir.contract.records import KeySettings, Limits, ModelSettings, Settings
+from tokenweir.contract.records import KeySettings, Limits, ModelSettings, PredictorSettings, Settings
 from tokenweir.secret_file import read_secret
 
 
@@ -29,6 +29,12 @@ def build(config: Config, folder: Path) -> Settings:
         ),
         health=config.health,
         headers=config.headers,
+        predictor=PredictorSettings(
+            enabled=config.predictor.enabled,
+            record=config.predictor.record,
+            sample=config.predictor.sample,
+            words=config.predictor.words,
+        ),
     )
 
 

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from tokenweir.config.backends import BackendConfig, BackendTls
 from tokenweir.config.keys import KeyConfig, hash_key
 from tokenweir.config.limits import LimitConfig, QueueConfig
+from tokenweir.config.predictor import PredictorConfig
 from tokenweir.config.quantities import Duration
 from tokenweir.config.section import Section
 from tokenweir.config.servers import Admin, Listen, Redis
@@ -108,6 +109,7 @@ class Config(Section):
     queue: QueueConfig = QueueConfig()
     health: HealthSettings = HealthSettings()
     headers: HeaderSettings = HeaderSettings()
+    predictor: PredictorConfig = PredictorConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
     log: LogConfig = LogConfig()
     gateway_id: Annotated[Id | None, Field(description="null: made once and kept in the state folder")] = None

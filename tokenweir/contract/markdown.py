@@ -29,6 +29,8 @@ out of its range, and counts that.
 | `{names.LEADER}`, `{names.FENCE}` | the sidecars' leader lease and its fencing number |
 | `{names.SIDECARS}<id>` | a sidecar's heartbeat |
 | `{names.CHANGES}` | what the admin API changed; each sidecar also keeps it in a file |
+| `{names.PREDICTOR_CURRENT}` | which model predicts output lengths |
+| `{names.PREDICTOR_MODEL}<version>` | an exported model |
 | `{names.LEARNED}` | the estimators behind `{names.STATS}` |
 """
 

@@ -30,6 +30,10 @@ SIDECARS: Final = "tw:sidecar:"
 """Prefix of a sidecar's heartbeat; the id follows."""
 CHANGES: Final = "tw:changes"
 """What the admin API changed, merged by every sidecar into its own file."""
+PREDICTOR_CURRENT: Final = "tw:predictor:current"
+"""Which model predicts output lengths, and which came before it."""
+PREDICTOR_MODEL: Final = "tw:predictor:model:"
+"""Prefix of an exported model; its version follows."""
 LEARNED: Final = "tw:stats:state"
 """The estimators behind `tw:stats`, so that another sidecar goes on where this one stopped."""
 
@@ -44,6 +48,8 @@ KEYS: Final[dict[str, str]] = {
     "fence": FENCE,
     "sidecar": SIDECARS,
     "changes": CHANGES,
+    "predictor_current": PREDICTOR_CURRENT,
+    "predictor_model": PREDICTOR_MODEL,
     "learned": LEARNED,
 }
 
