@@ -9,6 +9,7 @@ from fastapi import FastAPI
 
 from sidecar.administration import Administration
 from sidecar.api import (
+    actions,
     backends,
     dashboard,
     decisions,
@@ -16,6 +17,7 @@ from sidecar.api import (
     gateways,
     metrics,
     policy,
+    prefetches,
     probes,
     problems,
     settings,
@@ -27,7 +29,10 @@ from tokenweir.config import ConfigError
 from tokenweir.secret_file import read_secret
 
 SHORTEST_TOKEN = 16
-ROUTERS = (backends, fleet, decisions, policy, settings, gateways, stats, metrics, probes, dashboard)
+ROUTERS = (
+    *(backends, fleet, decisions, actions, prefetches, policy, settings, gateways, stats),
+    *(metrics, probes, dashboard),
+)
 
 
 def create(plane: ControlPlane) -> FastAPI:

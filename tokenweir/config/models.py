@@ -8,9 +8,11 @@ import re
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from tokenweir.config.actuators import ActuationConfig, ActuatorConfig, WeightsConfig
 from tokenweir.config.quantities import ByteSize, Duration
+from tokenweir.config.section import Section
 from tokenweir.contract.records import (
     HeaderSettings,
     HealthSettings,
@@ -25,12 +27,6 @@ from tokenweir.contract.records import (
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 Engine = Literal["auto", "vllm", "sglang", "tgi", "llamacpp", "trtllm", "ollama"]
-
-
-class Section(BaseModel):
-    """A part of the configuration: unknown keys are errors, so that a typing mistake is seen."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 class ServerTls(Section):
@@ -130,6 +126,14 @@ def _models(value: Any) -> Any:
     return value
 
 
+def _cards(value: Any) -> Any:
+    if isinstance(value, int | str) and not isinstance(value, bool):
+        value = [value]
+    if isinstance(value, list):
+        return [str(card) if isinstance(card, int) and not isinstance(card, bool) else card for card in value]
+    return value
+
+
 class BackendConfig(Section):
     """One inference server. Only `url` is needed: the rest is asked of the engine or has a sound default."""
 
@@ -162,7 +166,24 @@ class BackendConfig(Section):
         Field(description="what counts as memory use; auto: KV where the engine tells it, else the card's"),
     ] = "auto"
     metrics_url: Annotated[str | None, Field(description="null: url + /metrics")] = None
-    dcgm_url: Annotated[str | None, Field(description="DCGM exporter of this server's GPUs")] = None
+    dcgm_url: Annotated[
+        str | None,
+        Field(description="DCGM exporter, or the agent, of this server's GPUs: http://gpu-a:9400/metrics"),
+    ] = None
+    nvml: Annotated[
+        bool, Field(description="read the GPUs of the sidecar's own host by NVML, without an exporter")
+    ] = False
+    cards: Annotated[
+        list[str],
+        BeforeValidator(_cards),
+        Field(
+            max_length=64, description="which GPUs of the host: index, UUID, device or PCI bus id; empty: all"
+        ),
+    ] = []
+    card_labels: Annotated[
+        dict[str, str],
+        Field(max_length=16, description="which GPUs, by the exporter's labels, for example {pod: vllm-a-0}"),
+    ] = {}
     api_key_file: Annotated[
         str | None, Field(max_length=1024, description="file with the key that this server wants")
     ] = None
@@ -170,6 +191,14 @@ class BackendConfig(Section):
         str | None, Field(max_length=260, description="Host for the server; null: the URL's")
     ] = None
     tls: BackendTls = BackendTls()
+    actuator: Annotated[
+        ActuatorConfig | None,
+        Field(description="how the engine is restarted; null: by nobody. Not settable by the admin API"),
+    ] = None
+    weights: Annotated[
+        WeightsConfig | None,
+        Field(description="weights to be read ahead of a start. Not settable by the admin API"),
+    ] = None
     emulated: Annotated[
         bool, Field(description="`make up` starts an emulated GPU server at this address, of this `gpu`")
     ] = False
@@ -216,6 +245,16 @@ class BackendConfig(Section):
         return value.rstrip("/")
 
     @model_validator(mode="after")
+    def _card_source(self) -> Self:
+        if self.dcgm_url and self.nvml:
+            raise ValueError("`dcgm_url` and `nvml` tell the same: give one")
+        if (self.cards or self.card_labels) and not (self.dcgm_url or self.nvml):
+            raise ValueError(
+                "`cards` and `card_labels` choose among what `dcgm_url` or `nvml` shows: give one"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _verifiable(self) -> Self:
         """nginx compares a certificate with names only, never with IP addresses."""
         if not self.secure or not self.tls.verify:
@@ -234,6 +273,12 @@ class BackendConfig(Section):
             text = re.sub(r"[^A-Za-z0-9.]+", "-", f"{parts.hostname}-{self.port}").strip("-.")
             self.id = text[:64]
         return self
+
+    @classmethod
+    def file_only(cls) -> set[str]:
+        """Keys that name programs, sockets and files of the sidecar's host: only `tokenweir.yaml` sets them,
+        neither the admin API nor what comes through Redis."""
+        return {"actuator", "weights"}
 
     @property
     def host(self) -> str:
@@ -381,6 +426,7 @@ class Config(Section):
     health: HealthSettings = HealthSettings()
     headers: HeaderSettings = HeaderSettings()
     telemetry: TelemetryConfig = TelemetryConfig()
+    actuators: ActuationConfig = ActuationConfig()
     log: LogConfig = LogConfig()
     gateway_id: Annotated[Id | None, Field(description="null: made once and kept in the state folder")] = None
     state_dir: Annotated[str, Field(description="run-time files; relative to the configuration file")] = "var"
