@@ -157,7 +157,9 @@ def test_a_client_that_leaves_while_it_waits_gives_up_its_place(narrow: Gateway,
 def test_waiters_of_a_draining_worker_are_served(narrow: Gateway, upstream: Upstream) -> None:
     permits = held()
     upstream.answer = Answer(permits=permits)
-    connections = [narrow.open() for _ in range(5)]
+    connections = [narrow.open()]
+    wait_until(lambda: narrow.inflight() == 1, what="the first request")
+    connections += [narrow.open() for _ in range(4)]
     wait_until(lambda: depth(narrow) == 4, what="four waiters")
     before = set(narrow.workers())
     narrow.signal(signal.SIGHUP)
