@@ -22,6 +22,7 @@ from redis.exceptions import ResponseError
 from sidecar.clock import monotonic_ms, wall_ms
 from sidecar.leader import Leader
 from sidecar.learning import records
+from sidecar.learning.deviation import Deviations
 from sidecar.learning.figures import Figures
 from sidecar.learning.sources import Sources
 from tokenweir.atomic_file import write_atomically
@@ -63,6 +64,7 @@ class Completions:
         self._completed = completed
         self._file = state_dir / FILE
         self.figures = Figures()
+        self.deviations = Deviations()
         self.sources = Sources()
         self.version = 0
         self.batches = 0
@@ -212,6 +214,7 @@ class Completions:
         self.records += 1
         self.outcomes[record.backend, record.outcome.value] += 1
         self.figures.add(record)
+        self.deviations.add(record)
         self._note(record, now)
 
     def _note(self, record: Completion, now: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
+from sidecar.api.measured import IndicatorView, view
 from sidecar.api.plane import Plane
 from tokenweir.contract.records import ModelStats
 
@@ -22,6 +23,7 @@ class StatsView(BaseModel):
     missing: int = Field(description="overtaken by later ones; they may still come")
     repeated: int = Field(description="come twice, counted once")
     poisoned: dict[str, int] = Field(description="refused, by reason")
+    prediction_deviation: dict[str, IndicatorView] = Field(description="by model")
 
 
 @router.get("", summary="Running figures of the outputs per model")
@@ -36,4 +38,5 @@ async def stats(plane: Plane) -> StatsView:
         missing=completions.sources.missing,
         repeated=completions.sources.repeated,
         poisoned=dict(completions.poisoned),
+        prediction_deviation={model: view(found) for model, found in completions.deviations.now().items()},
     )
