@@ -5,11 +5,13 @@
 -- Everything passed and returned is plain values, as the thread has a Lua of its own.
 local ffi = require "ffi"
 local burst = require "tokenweir.core.burst"
+local features = require "tokenweir.core.features"
 local form = require "tokenweir.core.form"
 local mapped_file = require "tokenweir.mapped_file"
 local posix = require "tokenweir.posix"
 local request = require "tokenweir.core.request"
 local splice = require "tokenweir.core.splice"
+local words = require "tokenweir.core.words"
 
 local cast = ffi.cast
 local format, ipairs = string.format, ipairs
@@ -21,7 +23,12 @@ local MAX_TEXT = 1024
 
 local _M = {}
 
+--- Kinds of requests whose features are read.
+local READ = { chat = true, completions = true, responses = true }
+local VECTOR_BYTES = 4 * features.COUNT
+
 local parsed = {}
+local x = features.new()
 
 local function refused(code, message, param)
   return { ok = false, code = code, message = message, param = param }
@@ -49,6 +56,12 @@ local function plain(out)
   for _, name in ipairs(TEXTS) do
     result.texts[name] = request.text(out, name, MAX_TEXT)
   end
+  if READ[out.kind] then
+    features.read(out, x)
+    result.vector = ffi.string(x, VECTOR_BYTES)
+    result.hashed = ffi.string(words.text.index, 2 * words.text.count)
+    result.estimated_tokens, result.system_id = out.estimated_tokens, out.system_id
+  end
   return result
 end
 
@@ -59,8 +72,9 @@ end
 -- @tparam string path
 -- @tparam string kind as for `request.parse`
 -- @treturn table `ok` true: the fields of `request.parse`, `digest`, `opening_digest`, `texts` (by name:
---   `prompt_cache_key`, `user`, `previous_response_id`), and `object`, `members`, `names`, `firsts`, `lasts`, `keys`,
---   `numbers` as `splice`, `burst`, `request.at` and `request.span` want them; `ok` false: `code`, `message`,
+--   `prompt_cache_key`, `user`, `previous_response_id`), of prompts that are predicted what `features.read` finds
+--   (`vector` and `hashed`: its vector's and its words' bytes), and `object`, `members`, `names`, `firsts`, `lasts`,
+--   `keys`, `numbers` as `splice`, `burst`, `request.at` and `request.span` want them; `ok` false: `code`, `message`,
 --   `param`; the code `unreadable` is the gateway's own trouble, all others are the client's
 function _M.inspect(path, kind)
   local file, trouble = mapped_file.open(path)

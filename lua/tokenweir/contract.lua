@@ -16,6 +16,9 @@ _M.keys = {
   ["changes"] = "tw:changes",
   ["control"] = "tw:control",
   ["known_sessions"] = "tw:sessions:known",
+  ["predictor_current"] = "tw:predictor:current",
+  ["predictor_model"] = "tw:predictor:model:",
+  ["predictor_seen"] = "tw:predictor:seen:",
   ["learned"] = "tw:stats:state",
 }
 
@@ -693,6 +696,30 @@ _M.shapes = {
           },
         },
       },
+      ["predictor"] = {
+        ["type"] = "object",
+        ["default"] = {},
+        ["members"] = {
+          ["enabled"] = {
+            ["type"] = "boolean",
+            ["default"] = true,
+          },
+          ["record"] = {
+            ["type"] = "boolean",
+            ["default"] = true,
+          },
+          ["sample"] = {
+            ["type"] = "number",
+            ["min"] = 0,
+            ["max"] = 1,
+            ["default"] = 0.25,
+          },
+          ["words"] = {
+            ["type"] = "boolean",
+            ["default"] = true,
+          },
+        },
+      },
     },
   },
   ["stats"] = {
@@ -922,6 +949,61 @@ _M.shapes = {
       },
     },
   },
+  ["predictor_current"] = {
+    ["type"] = "object",
+    ["members"] = {
+      ["schema"] = {
+        ["type"] = "integer",
+        ["default"] = 1,
+      },
+      ["version"] = {
+        ["type"] = "string",
+        ["min_length"] = 1,
+        ["max_length"] = 64,
+        ["required"] = true,
+      },
+      ["time_ms"] = {
+        ["type"] = "integer",
+        ["min"] = 0,
+        ["max"] = 1000000000000000,
+        ["required"] = true,
+      },
+      ["previous"] = {
+        ["type"] = "array",
+        ["max_items"] = 16,
+        ["default"] = {},
+        ["items"] = {
+          ["type"] = "string",
+          ["min_length"] = 1,
+          ["max_length"] = 64,
+        },
+      },
+    },
+  },
+  ["predictor_model"] = {
+    ["type"] = "object",
+    ["members"] = {
+      ["schema"] = {
+        ["type"] = "integer",
+        ["default"] = 1,
+      },
+      ["version"] = {
+        ["type"] = "string",
+        ["min_length"] = 1,
+        ["max_length"] = 64,
+        ["required"] = true,
+      },
+      ["checksum"] = {
+        ["type"] = "string",
+        ["required"] = true,
+      },
+      ["payload"] = {
+        ["type"] = "string",
+        ["max_length"] = 8388608,
+        ["required"] = true,
+      },
+    },
+  },
   ["completion"] = {
     ["type"] = "object",
     ["members"] = {
@@ -1096,6 +1178,22 @@ _M.shapes = {
       ["policy"] = {
         ["type"] = "string",
         ["max_length"] = 32,
+        ["default"] = "",
+      },
+      ["features"] = {
+        ["type"] = "integer",
+        ["min"] = 0,
+        ["max"] = 1000000000000000,
+        ["null"] = true,
+      },
+      ["vector"] = {
+        ["type"] = "string",
+        ["max_length"] = 4096,
+        ["default"] = "",
+      },
+      ["words"] = {
+        ["type"] = "string",
+        ["max_length"] = 16384,
         ["default"] = "",
       },
       ["shadow"] = {

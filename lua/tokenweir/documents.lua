@@ -15,9 +15,9 @@ local tonumber = tonumber
 local format, match = string.format, string.match
 
 local STALE_MS = contract.numbers.snapshot_stale_ms
-local MAX_BYTES = { snapshot = 16777216, settings = 67108864, stats = 16777216 }
+local MAX_BYTES = { snapshot = 16777216, settings = 67108864, stats = 16777216, predictor_model = 16777216 }
 
-local _M = { NAMES = { "settings", "stats", "snapshot" } }
+local _M = { NAMES = { "settings", "stats", "predictor_model", "snapshot" } }
 
 local rival = {}
 
@@ -58,7 +58,7 @@ local function put(name, text, document, seen, origin)
   if not ok then
     return nil, err
   end
-  local number = document.sequence or document.version or 0
+  local number = tonumber(document.sequence or document.version) or 0
   ok, err = dict:safe_set(name .. ":meta",
     format("%.0f %.0f %.3f %s", number, document.fence or 0, seen, origin))
   if not ok then
@@ -77,12 +77,14 @@ local function judge_snapshot(document, now)
 end
 
 --- Checks a document and publishes it to all workers of this gateway.
--- @param name string `snapshot`, `settings` or `stats`
+-- @param name string `snapshot`, `settings`, `stats` or `predictor_model`
 -- @param text string the JSON
 -- @param origin string "redis" or "disk"
--- @param build function(document) -> true | nil, err: a last check by those who will use it; or nil
--- @return true if it is new and in place, false if it is the one already there; or nil, reason, detail. Reasons are few
---   and fixed, since they are labels of a counter: size, json, schema, value, lower fence, lower sequence, memory
+-- @param build function(document) -> true | nil, err, reason: a last check by those who will use it; or nil. Without a
+--   reason it is "value"
+-- @return true if it is new and in place, false if it is the one already there; or nil, reason, detail. Reasons are
+--   few and fixed, since they are labels of a counter: size, json, schema, value, lower fence, lower sequence, memory,
+--   and those of `core/predictor.lua`
 function _M.admit(name, text, origin, build)
   if #text > MAX_BYTES[name] then
     return refuse(name, "size")
@@ -109,10 +111,12 @@ function _M.admit(name, text, origin, build)
     end
   end
   if build then
-    ok, err = build(document)
+    local reason
+    ok, err, reason = build(document)
     if not ok then
-      refuse(name, "value")
-      return nil, "value", err
+      reason = reason or "value"
+      refuse(name, reason)
+      return nil, reason, err
     end
   end
   ok, err = put(name, text, document, origin == "disk" and 0 or now, origin)

@@ -28,6 +28,12 @@ local COUNTERS = {
   degraded = { "Requests that were served otherwise than asked, by how.", "model", "how" },
   sessions_announced = { "Sessions that this gateway told the others of." },
   quarantined = { "Requests refused because their prompt met two crashes of engines." },
+  predicted_output_tokens = { "Predicted means of outputs that were then measured, tokens.", "model" },
+  measured_output_tokens = { "The same outputs as measured, tokens.", "model" },
+  prediction_error_tokens = { "Sum of the absolute differences of the two.", "model" },
+  predictor_fallbacks = {
+    "How often a model's running figures took over from the predictor, and back.", "model", "what",
+  },
   shadow = { "Choices of the shadow policy, by whether they were the same.", "same" },
 }
 
@@ -196,6 +202,8 @@ local function write_state(out, known)
   line(out, "tokenweir_document_version", { "document", "snapshot" }, known.sequence)
   line(out, "tokenweir_document_version", { "document", "settings" }, known.settings and known.settings.version or 0)
   line(out, "tokenweir_document_version", { "document", "stats" }, known.stats and known.stats.version or 0)
+  gauge(out, "tokenweir_predictor", "The predictor of output lengths: a model's version, or running figures.", 1,
+    { "version", known.predictor and known.predictor.version or "running" })
   local served = policy.serving(policy.get(known.policy), known.stale)
   gauge(out, "tokenweir_policy", "The policy that decides by now, a stale snapshot considered.", 1,
     { "policy", served.name })

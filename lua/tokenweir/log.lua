@@ -8,6 +8,7 @@ local limits = require "tokenweir.limits"
 local metrics = require "tokenweir.metrics"
 local outcome_of = require "tokenweir.outcome"
 local passive_health = require "tokenweir.passive_health"
+local prediction = require "tokenweir.prediction"
 local record = require "tokenweir.record"
 local sse = require "tokenweir.core.sse"
 local upstream_log = require "tokenweir.upstream_log"
@@ -90,6 +91,7 @@ local function served(r, status, now)
   if r.limited then
     limits.settle(r, r.header and (prompt or r.prompt) + (output or 0) or 0)
   end
+  prediction.learn(r, outcome, output, prompt, now)
   completion.write(r, variable("tw_id"), status, outcome, output, source, prompt, cached, now)
   write_variables(r, outcome, output, prompt)
 end

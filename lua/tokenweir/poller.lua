@@ -1,6 +1,8 @@
 --- One worker of a gateway polls Redis: it writes the lease and fetches the documents and the other gateways' leases,
 -- all in one pipeline. Without Redis everything goes on by what is known; attempts are spaced out to a second, and only
 -- a change of state is logged.
+local cjson = require "cjson.safe"
+local check = require "tokenweir.core.check"
 local clock = require "tokenweir.core.clock"
 local config = require "tokenweir.config"
 local contract = require "tokenweir.contract"
@@ -39,6 +41,7 @@ local polls, failures, retry_at = 0, 0, 0
 local known_ids = {}
 local fetched = {}      -- document -> {text =, head =, whole_at =}
 local error_reply
+local followed          -- what was last seen of the key that names the predictor in service
 
 --- Whether this worker is the one that polls. The lock holds a deadline on the monotonic clock, since a dict's own
 -- expiry follows wall time, which may jump.
@@ -165,11 +168,47 @@ local function compose(known, now)
   if polls % FORGET_EVERY == 1 then
     commands[#commands + 1] = { "ZREMRANGEBYSCORE", KEYS.gateways, "-inf", floor(ngx.now() * 1000) - FORGET_MS }
   end
+  local predictor_at
+  if polls % SLOW_EVERY == 1 then
+    commands[#commands + 1] = { "GET", KEYS.predictor_current }
+    predictor_at = #commands
+  end
   local known_sessions = sessions.compose(commands, id, known.settings, now)
-  return commands, asked, peers_at, known_sessions
+  return commands, asked, { peers = peers_at, predictor = predictor_at }, known_sessions
 end
 
-local function take_replies(connection, replies, asked, peers_at, known)
+-- Fetches the model that the key names, when it names another one than the last time. One that was refused is not asked
+-- for again.
+local function follow_predictor(connection, text)
+  local settled = documents.is_present("predictor_model") or (dict:get("last-refused:predictor_model") or "") ~= ""
+  if text == followed and settled then
+    return true
+  end
+  local current, err = cjson.decode(text)
+  local ok
+  ok, err = check.document(current or err, "predictor_current")
+  if not ok then
+    if text ~= followed then
+      documents.refuse("predictor_current", "value")
+      ngx.log(ngx.ERR, "tokenweir: the predictor in service is not known: ", err)
+    end
+    followed = text
+    return true
+  end
+  local replies
+  replies, err = connection:pipeline { { "GET", KEYS.predictor_model .. current.version } }
+  if not replies then
+    return nil, err
+  end
+  if type(replies[1]) == "string" then
+    followed = text
+    take_document("predictor_model", replies[1])
+  end
+  return true
+end
+
+local function take_replies(connection, replies, asked, places, known)
+  local peers_at, predictor_at = places.peers, places.predictor
   for k = #asked, 1, -1 do
     local item = asked[k]
     local reply = replies[item.at]
@@ -197,6 +236,9 @@ local function take_replies(connection, replies, asked, peers_at, known)
       end
     end
   end
+  if predictor_at and type(replies[predictor_at]) == "string" then
+    return follow_predictor(connection, replies[predictor_at])
+  end
   return true
 end
 
@@ -223,14 +265,14 @@ local function poll(now)
   end
   polls = polls + 1
   local known = state.current(now)
-  local commands, asked, peers_at, known_sessions = compose(known, now)
+  local commands, asked, places, known_sessions = compose(known, now)
   local replies
   replies, err = connection:pipeline(commands)
   if not replies then
     return fail(err, now)
   end
   local ok
-  ok, err = take_replies(connection, replies, asked, peers_at, known)
+  ok, err = take_replies(connection, replies, asked, places, known)
   if not ok then
     return fail(err, now)
   end

@@ -1,17 +1,35 @@
---- What a request will need: tokens of its prompt, and the length of its answer by the running figures of its model.
+--- What a request will need: tokens of its prompt, and the length of its answer; and what is learned when it has ended.
+--
+-- The state is this worker's: `core/estimator.lua` and `core/prompt_tokens.lua` say what is in it.
+local ffi = require "ffi"
+local estimator = require "tokenweir.core.estimator"
+local features = require "tokenweir.core.features"
+local identity = require "tokenweir.core.identity"
+local metrics = require "tokenweir.metrics"
+local prompt_tokens = require "tokenweir.core.prompt_tokens"
 local running = require "tokenweir.core.running"
+local words = require "tokenweir.core.words"
 
-local ceil, max = math.ceil, math.max
-local predict = running.predict
+local abs, ceil, max = math.abs, math.ceil, math.max
+local random = math.random
+local copy, text_of = ffi.copy, ffi.string
 
 local TOKENS_PER_BYTE = 0.25
---- What chat templates put around a message.
-local TOKENS_PER_MESSAGE = 4
---- A picture or a sound: engines make some hundreds of tokens of one.
-local TOKENS_PER_MEDIUM = 512
 local CLASS_THRESHOLD = 50
+--- Sets of the histories of keys; four keys each.
+local SETS = 1024
+local VECTOR_BYTES = 4 * features.COUNT
+local MOST_TOKENIZERS = 512
+
+--- Kinds whose answers have a length that their request tells something of.
+local UNDERSTOOD = { chat = true, completions = true, responses = true }
+--- How outputs ended that tell at least so much: they would have been longer.
+local CUT_SHORT = { client_gone = true, upstream_broke = true, timeout = true }
 
 local _M = {}
+
+local state = estimator.new(SETS)
+local x = estimator.x
 
 -- Output priors by public name, of the settings they were made from.
 local priors, priors_of = {}, nil
@@ -26,32 +44,149 @@ local function prior_of(settings, name)
   return priors[name]
 end
 
+local tokenizers, tokenizer_count = {}, 0
+
+local function tokenizer_of(name)
+  local of = tokenizers[name]
+  if not of then
+    if tokenizer_count >= MOST_TOKENIZERS then
+      tokenizers, tokenizer_count = {}, 0
+    end
+    of = prompt_tokens.new()
+    tokenizers[name], tokenizer_count = of, tokenizer_count + 1
+  end
+  return of
+end
+
 -- Embeddings produce no tokens. Of what is not understood (a picture to be edited, a file) nothing is known, least of
 -- all by its size in bytes: it is one sequence in flight.
 local function of_no_output(r)
   r.mean, r.median, r.q90, r.sd, r.class = 1, 1, 1, 0, "low"
 end
 
---- Fills `prompt`, `n`, `max_tokens`, `mean`, `median`, `q90`, `sd`, `class` and `tokens_per_event` of a record.
+-- What a worker thread read of a body in a file.
+local function adopt_features(parsed)
+  local found = parsed.found
+  copy(x, found.vector, VECTOR_BYTES)
+  words.text.count = #found.hashed / 2
+  copy(words.text.index, found.hashed, #found.hashed)
+  parsed.estimated_tokens, parsed.system_id = found.estimated_tokens, found.system_id
+end
+
+local function key_id(key)
+  if not key then
+    return 0
+  end
+  local id = key.identity
+  if not id then
+    id = identity.string(key.id)
+    key.identity = id
+  end
+  return id
+end
+
+-- The halves of the session's hash as one number of 52 bits.
+local function session_id(r)
+  return r.session and r.session % 1048576 * 4294967296 + r.session_set % 4294967296 or 0
+end
+
+-- Keeps the vector of some of the requests for their completion records.
+local function sample(r, how)
+  if how.record and random() < how.sample then
+    r.vector = text_of(x, VECTOR_BYTES)
+    r.hashed = how.words and text_of(words.text.index, 2 * words.text.count) or ""
+  end
+end
+
+local function understand(r, known, parsed)
+  if parsed.found then
+    adopt_features(parsed)
+  else
+    features.read(parsed, x)
+  end
+  r.raw_prompt, r.media = prompt_tokens.raw(parsed.estimated_tokens, parsed.messages), parsed.media
+  r.prompt = prompt_tokens.estimate(tokenizer_of(r.model), r.raw_prompt, parsed.media)
+  r.key_id, r.system_id, r.session_id = key_id(r.key), parsed.system_id, session_id(r)
+  local settings = known.settings
+  r.stats, r.prior = known.stats and known.stats.models[r.model], prior_of(settings, r.model)
+  local how = settings.predictor
+  r.fitted = how.enabled and known.predictor or nil
+  estimator.predict(state, r.fitted, r)
+  sample(r, how)
+end
+
+--- Fills `prompt`, `n`, `max_tokens`, `mean`, `median`, `q90`, `sd`, `class`, `tokens_per_event` and `source` of a
+-- record, and what `learn` needs.
 -- @param known `state.current()`
 function _M.fill(r, known)
   local stats = known.stats and known.stats.models[r.model]
   local parsed = r.parsed
+  local thresholds = known.thresholds
+  r.threshold = thresholds and thresholds.class_threshold or CLASS_THRESHOLD
   r.tokens_per_event = stats and stats.tokens_per_event or 1
   if parsed.kind then
-    local tokens = parsed.prompt_bytes * (stats and stats.tokens_per_byte or TOKENS_PER_BYTE)
-    r.prompt = ceil(tokens + (parsed.prompt_tokens or 0) + TOKENS_PER_MESSAGE * parsed.messages
-      + TOKENS_PER_MEDIUM * parsed.media)
     r.prompt_bytes = parsed.prompt_bytes
     r.n = parsed.prompts * max(parsed.n, parsed.best_of or 1)
     r.max_tokens, r.stream = parsed.max_tokens, parsed.stream
+    if UNDERSTOOD[r.kind] then
+      return understand(r, known, parsed)
+    end
+    local tokens = parsed.prompt_bytes * (stats and stats.tokens_per_byte or TOKENS_PER_BYTE)
+    r.prompt = ceil(prompt_tokens.raw(tokens + (parsed.prompt_tokens or 0), parsed.messages)
+      + prompt_tokens.PER_MEDIUM * parsed.media)
   end
-  if r.kind == "embeddings" or r.kind == "other" and not r.stream then
+  if r.kind == "embeddings" or not r.stream then
     return of_no_output(r)
   end
-  local thresholds = known.thresholds
-  predict(stats, r.max_tokens, thresholds and thresholds.class_threshold or CLASS_THRESHOLD,
-    prior_of(known.settings, r.model), r)
+  running.predict(stats, r.max_tokens, r.threshold, prior_of(known.settings, r.model), r)
+end
+
+local function ending_of(r, outcome)
+  if outcome == "ok" then
+    local told = r.sse or r.usage
+    local finish = told and told.finish_reason
+    return (finish == "length" or finish == "max_tokens") and "length" or "stop"
+  end
+  return CUT_SHORT[outcome] and "cut" or nil
+end
+
+-- Which of two things the gateway serves of a model's predictions has changed.
+local function tell_fallback(r)
+  local left = estimator.left(state, r.model)
+  metrics.add("predictor_fallbacks", 1, r.model, left and "left" or "returned")
+  ngx.log(ngx.NOTICE, "tokenweir: model ", r.pool.json, ": ", left
+    and "the predictor is worse than its running figures, which are served until it is better again"
+    or "the predictor is better than its running figures again, and is served")
+end
+
+local function count(r, output)
+  local predicted = r.mean * r.n
+  metrics.add("predicted_output_tokens", predicted, r.model)
+  metrics.add("measured_output_tokens", output, r.model)
+  metrics.add("prediction_error_tokens", abs(predicted - output), r.model)
+end
+
+--- Takes how a predicted request ended; in the log phase.
+-- @param outcome string, of the contract's `Outcome`
+-- @param output number of output tokens of all choices, or nil
+-- @param told number of prompt tokens that the engine counted, or nil
+function _M.learn(r, outcome, output, told, now)
+  if not r.raw_prompt then
+    return
+  end
+  if told then
+    prompt_tokens.learn(tokenizer_of(r.model), r.raw_prompt, told, r.media)
+  end
+  local ending = ending_of(r, outcome)
+  if not output or not ending or ending == "cut" and output == 0 then
+    return
+  end
+  if ending ~= "cut" then
+    count(r, output)
+  end
+  if estimator.learn(state, r.fitted, r, output / r.n, ending, now) then
+    tell_fallback(r)
+  end
 end
 
 return _M

@@ -5,7 +5,8 @@
 --   access      arrived, kind, key (of the settings, or nil), priority, parsed, pool, model, deadline, limited,
 --               precision (the variant asked for, or nil), burst (most output tokens of a degraded one, or nil)
 --   sessions    session, session_set (the halves of its hash, nil where nothing tells one), continues
---   prediction  prompt, mean, median, q90, sd, class, n, max_tokens, prompt_bytes, stream, tokens_per_event
+--   prediction  prompt, mean, median, q90, sd, class, n, max_tokens, prompt_bytes, stream, tokens_per_event,
+--               source (which predictor), vector and hashed (its features, if they are recorded), and what it learns by
 --   pick        backend (id), target (`targets.lua`), upstream, alternates, policy, shadow, probe, draw, fallback
 --   waiting     ticket, line_place, semaphore, waiting_bytes
 --   ledger      see `core/load.lua` and `ledger.lua`
@@ -63,7 +64,8 @@ function _M.give(r)
   r.taken, r.arrived, r.number, r.answered, r.error_page = false, nil, nil, nil, nil
   r.kind, r.key, r.priority, r.pool, r.model, r.deadline, r.limited, r.ticket = nil, nil, nil, nil, nil, nil, nil, nil
   r.stream, r.n, r.prompt, r.prompt_bytes, r.max_tokens = false, 1, 0, 0, nil
-  r.mean, r.median, r.q90, r.sd, r.class = nil, nil, nil, nil, nil
+  r.mean, r.median, r.q90, r.sd, r.class, r.source = nil, nil, nil, nil, nil, nil
+  r.raw_prompt, r.fitted, r.stats, r.prior, r.log_median, r.vector, r.hashed = nil, nil, nil, nil, nil, nil, nil
   r.backend, r.place, r.target, r.upstream, r.alternates, r.policy, r.shadow = nil, nil, nil, nil, nil, nil, nil
   r.wait_ms, r.probe, r.reserved, r.tokens_per_event = nil, nil, nil, nil
   r.precision, r.burst, r.session, r.session_set, r.continues = nil, nil, nil, nil, nil

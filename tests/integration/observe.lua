@@ -8,7 +8,15 @@ local _M = {}
 --- In init_worker_by_lua, before Tokenweir's own start.
 function _M.start()
   state.on_change(function(name, known)
-    dict:set(ngx.worker.pid() .. " " .. name, name == "snapshot" and known.sequence or known[name].version)
+    local number
+    if name == "snapshot" then
+      number = known.sequence
+    elseif name == "predictor_model" then
+      number = known.predictor.version
+    else
+      number = known[name].version
+    end
+    dict:set(ngx.worker.pid() .. " " .. name, number)
   end)
 end
 

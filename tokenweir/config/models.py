@@ -18,6 +18,7 @@ from tokenweir.config.control import (
 )
 from tokenweir.config.keys import KeyConfig, hash_key
 from tokenweir.config.limits import LimitConfig, QueueConfig
+from tokenweir.config.predictor import PredictorConfig
 from tokenweir.config.quantities import Duration
 from tokenweir.config.section import Section
 from tokenweir.config.servers import Admin, Listen, Redis
@@ -128,6 +129,7 @@ class Config(Section):
     standby: StandbyConfig = StandbyConfig()
     restart: RestartConfig = RestartConfig()
     sessions: SessionConfig = SessionConfig()
+    predictor: PredictorConfig = PredictorConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
     log: LogConfig = LogConfig()
     gateway_id: Annotated[Id | None, Field(description="null: made once and kept in the state folder")] = None

@@ -50,6 +50,14 @@ class Completion(Record):
         str, Field(max_length=64, description="as in X-Tokenweir-Degraded; empty: served as asked")
     ] = ""
     policy: Annotated[str, Field(max_length=32)] = ""
+    features: Annotated[Count | None, Field(description="version of the features; null: not recorded")] = None
+    vector: Annotated[
+        str, Field(max_length=4096, description="the features that it was predicted from (base64 of float32)")
+    ] = ""
+    words: Annotated[
+        str,
+        Field(max_length=16_384, description="the hashed words of its last message (base64 of uint16)"),
+    ] = ""
     shadow: Annotated[
         str, Field(max_length=64, description="backend that the shadow policy would have chosen")
     ] = ""

@@ -33,6 +33,9 @@ fields `{names.KNOWN_SESSIONS_BATCH}` (8-byte hashes, one after the other), \
 | `{names.SIDECARS}<id>` | a sidecar's heartbeat |
 | `{names.CHANGES}` | what the admin API changed; each sidecar also keeps it in a file |
 | `{names.CONTROL}` | what the leader's decisions remember, so that another sidecar goes on from it |
+| `{names.PREDICTOR_CURRENT}` | which model predicts output lengths |
+| `{names.PREDICTOR_MODEL}<version>` | an exported model |
+| `{names.PREDICTOR_SEEN}<version>` | digests of what it was trained from, so that it is not judged by that |
 | `{names.LEARNED}` | the estimators behind `{names.STATS}` |
 """
 

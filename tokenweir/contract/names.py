@@ -39,6 +39,12 @@ CHANGES: Final = "tw:changes"
 CONTROL: Final = "tw:control"
 """What the leader's decisions remember: ramps, levels, restarts, GPUs taken out. Another sidecar goes on from
 it."""
+PREDICTOR_CURRENT: Final = "tw:predictor:current"
+"""Which model predicts output lengths, and which came before it."""
+PREDICTOR_MODEL: Final = "tw:predictor:model:"
+"""Prefix of an exported model; its version follows."""
+PREDICTOR_SEEN: Final = "tw:predictor:seen:"
+"""Prefix of the digests of what a model was trained from (uint32); its version follows. Sidecars only."""
 LEARNED: Final = "tw:stats:state"
 """The estimators behind `tw:stats`, so that another sidecar goes on where this one stopped."""
 
@@ -55,6 +61,9 @@ KEYS: Final[dict[str, str]] = {
     "changes": CHANGES,
     "control": CONTROL,
     "known_sessions": KNOWN_SESSIONS,
+    "predictor_current": PREDICTOR_CURRENT,
+    "predictor_model": PREDICTOR_MODEL,
+    "predictor_seen": PREDICTOR_SEEN,
     "learned": LEARNED,
 }
 

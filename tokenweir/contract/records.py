@@ -10,6 +10,7 @@ from __future__ import annotations
 from tokenweir.contract.completion import Completion
 from tokenweir.contract.enums import Outcome, Policy, Priority, Role, State
 from tokenweir.contract.lease import BackendLoad, KeyUse, Lease, QueueState
+from tokenweir.contract.predictor import PredictorCurrent, PredictorModel
 from tokenweir.contract.record import Document, Record
 from tokenweir.contract.settings import (
     HeaderSettings,
@@ -17,6 +18,7 @@ from tokenweir.contract.settings import (
     KeySettings,
     Limits,
     ModelSettings,
+    PredictorSettings,
     SessionSettings,
     Settings,
 )
@@ -57,6 +59,9 @@ __all__ = [
     "Policy",
     "PolicySettings",
     "Positive",
+    "PredictorCurrent",
+    "PredictorModel",
+    "PredictorSettings",
     "Priority",
     "QueueLimits",
     "QueueState",
@@ -75,4 +80,6 @@ DOCUMENTS: dict[str, type[Document]] = {
     "settings": Settings,
     "stats": Stats,
     "lease": Lease,
+    "predictor_current": PredictorCurrent,
+    "predictor_model": PredictorModel,
 }

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from tokenweir.contract.enums import Priority
 from tokenweir.contract.record import Document, Record
-from tokenweir.contract.values import Id, ModelName, PathPrefix, Positive
+from tokenweir.contract.values import Id, ModelName, PathPrefix, Positive, Share
 
 
 class ModelSettings(Record):
@@ -86,6 +86,22 @@ class SessionSettings(Record):
     ] = 3_600_000
 
 
+class PredictorSettings(Record):
+    """How output lengths are predicted, and what is recorded to train from."""
+
+    enabled: Annotated[
+        bool, Field(description="predict by the trained model; false: by running figures only")
+    ] = True
+    record: Annotated[bool, Field(description="let completion records carry features")] = True
+    sample: Annotated[Share, Field(description="share of the requests whose features are recorded")] = 0.25
+    words: Annotated[
+        bool,
+        Field(
+            description="record hashed words of the last message too; they are pseudonymous, not anonymous"
+        ),
+    ] = True
+
+
 class Settings(Document):
     """`tw:settings`: what does not change by the tick."""
 
@@ -106,3 +122,4 @@ class Settings(Document):
     health: HealthSettings = HealthSettings()
     headers: HeaderSettings = HeaderSettings()
     sessions: SessionSettings = SessionSettings()
+    predictor: PredictorSettings = PredictorSettings()

@@ -3,8 +3,11 @@
 --
 -- Strings that may hold anything come encoded already (`pool.json`, `key.json`); the others are words of our own.
 local bit = require "bit"
+local base64 = require "tokenweir.core.base64"
+local features = require "tokenweir.core.features"
 local degraded_as = require("tokenweir.core.degraded").as
 
+local encode = base64.encode
 local ceil = math.ceil
 -- Compiled code writes a 32-bit integer several times faster than a double.
 local int = bit.tobit
@@ -36,6 +39,16 @@ local function unusual(r)
   return ',"error":"' .. (r.engine_error or "") .. '","degraded":"' .. (degraded or "") .. '"'
 end
 
+local VECTOR = ',"features":' .. features.VERSION .. ',"vector":"'
+
+-- The vector and the words of a request whose features are recorded.
+local function recorded(r)
+  if not r.vector then
+    return ""
+  end
+  return VECTOR .. encode(r.vector) .. '","words":"' .. encode(r.hashed) .. '"'
+end
+
 --- @param r record of a request that reached a backend, see `tokenweir.record`
 -- @param id string, the request's, plain
 -- @param prompt, cached, output numbers of tokens, or nil
@@ -50,6 +63,7 @@ function _M.members(r, id, status, outcome, output, source, prompt, cached, now)
     .. ',"prompt_estimate":' .. int(whole(r.prompt))
     .. ',"max_tokens":' .. (r.max_tokens and int(whole(r.max_tokens)) or "null")
     .. ',"mean":' .. int(whole(r.mean)) .. ',"median":' .. int(whole(r.median)) .. ',"q90":' .. int(whole(r.q90))
+    .. ',"predictor":"' .. (r.source or "running") .. '"'
     .. ',"output":' .. (output and int(whole(output)) or "null") .. ',"output_source":"' .. source
     .. '","events":' .. int(stream and stream.events or 0)
     .. ',"prompt":' .. (prompt and int(whole(prompt)) or "null")
@@ -59,6 +73,7 @@ function _M.members(r, id, status, outcome, output, source, prompt, cached, now)
     .. ',"total_ms":' .. int(ms(now - r.arrived)) .. ',"status":' .. int(status)
     .. ',"outcome":"' .. outcome .. '","policy":"' .. r.policy .. '","shadow":"' .. (r.shadow or "") .. '"'
     .. unusual(r)
+    .. recorded(r)
 end
 
 return _M

@@ -7,10 +7,13 @@
 local ffi = require "ffi"
 local bytes = require "tokenweir.core.bytes"
 local json = require "tokenweir.core.json"
+local turns = require "tokenweir.core.turns"
 
 local floor = math.floor
 local ffi_new, ffi_fill = ffi.new, ffi.fill
-local find, same = bytes.find, bytes.same
+local find = bytes.find
+local begin_turn, finish_turn, note_text, read_role = turns.begin, turns.finish, turns.text, turns.read_role
+local SYSTEM, TOOL, USER = turns.SYSTEM, turns.TOOL, turns.USER
 local node, NOTHING = json.node, json.NOTHING
 
 local BACKSLASH = 92
@@ -19,7 +22,7 @@ local BACKSLASH = 92
 -- long body of code would otherwise cost more for its line feeds than for all the rest. Past 4 KiB in all, 64 each.
 local SAMPLE, SAMPLE_LATER, SAMPLE_ENOUGH = 512, 64, 4096
 
-local TEXT, MEDIA, ROLE, MESSAGE, ITEM, TOKEN = 1, 2, 3, 4, 5, 6
+local TEXT, MEDIA, ROLE, MESSAGE, ITEM, TOKEN, INSTRUCTIONS, INPUT, DEFINITION = 1, 2, 3, 4, 5, 6, 7, 8, 9
 
 local _M = {}
 
@@ -69,7 +72,8 @@ end
 local text_size = _M.text_size
 
 --- Counters of one request, one set a slot. Reused from request to request.
--- `text` bytes, `tokens` given as numbers, `items` (messages or prompts), `media` parts.
+-- `text` bytes, `tokens` given as numbers, `items` (messages, prompts or tools), `media` parts; `turns` of the
+-- conversation.
 function _M.new_tally()
   return {
     slot = 0,
@@ -81,6 +85,9 @@ function _M.new_tally()
     opening_first = -1,
     opening_limit = -1,
     user_item = 0,
+    turns = turns.new(),
+    -- The slot that the conversation stands in.
+    conversation = 0,
   }
 end
 
@@ -93,10 +100,16 @@ function _M.clear(tally)
   ffi_fill(tally.items, size)
   ffi_fill(tally.media, size)
   tally.opening_first, tally.opening_limit, tally.user_item = -1, -1, 0
+  tally.conversation = 0
+  turns.clear(tally.turns)
 end
 
 --- Begins (again) to count the member of this slot: of duplicates the last one counts.
 function _M.begin(tally, slot)
+  finish_turn(tally.turns)
+  if tally.conversation == slot then
+    turns.clear(tally.turns)
+  end
   tally.slot = slot
   tally.text[slot], tally.tokens[slot], tally.items[slot], tally.media[slot] = 0, 0, 0, 0
 end
@@ -106,7 +119,17 @@ local function count_text(tally, p, first, last)
   local sample = tally.sampled < SAMPLE_ENOUGH and SAMPLE or SAMPLE_LATER
   local raw = last - first
   tally.sampled = tally.sampled + (raw < sample and raw or sample)
-  tally.text[slot] = tally.text[slot] + text_size(p, first, last, sample)
+  local size = text_size(p, first, last, sample)
+  tally.text[slot] = tally.text[slot] + size
+  note_text(tally.turns, first, last, size)
+end
+
+-- A text that is a message by itself.
+local function count_message(tally, p, first, last, role)
+  finish_turn(tally.turns)
+  begin_turn(tally.turns, role)
+  count_text(tally, p, first, last)
+  finish_turn(tally.turns)
 end
 
 --- What `json.walk` calls at a string of interest.
@@ -115,15 +138,21 @@ function _M.on_string(tally, at, p, first, last)
   if code == TEXT then
     count_text(tally, p, first, last)
   elseif code == ROLE then
-    local slot = tally.slot
-    if tally.user_item == 0 and last - first == 4 and same(p + first, "user", 4) then
-      tally.user_item = tally.items[slot]
+    local role = read_role(tally.turns, p, first, last)
+    if tally.user_item == 0 and role == USER then
+      tally.user_item = tally.items[tally.slot]
     end
   elseif code == MEDIA then
     tally.media[tally.slot] = tally.media[tally.slot] + 1
   elseif code == ITEM then
     tally.items[tally.slot] = tally.items[tally.slot] + 1
-    count_text(tally, p, first, last)
+    tally.conversation = tally.slot
+    count_message(tally, p, first, last, USER)
+  elseif code == INPUT then
+    tally.conversation = tally.slot
+    count_message(tally, p, first, last, USER)
+  elseif code == INSTRUCTIONS then
+    count_message(tally, p, first, last, SYSTEM)
   end
 end
 
@@ -132,9 +161,12 @@ function _M.on_open(tally, at, _, first)
   local slot = tally.slot
   local items = tally.items[slot]
   if at.code == MESSAGE then
+    finish_turn(tally.turns)
+    begin_turn(tally.turns, TOOL)
     -- The opening of a conversation, which later turns repeat: everything through the first message of the user.
     if items == 0 then
       tally.opening_first, tally.opening_limit, tally.user_item = first, -1, 0
+      tally.conversation = slot
     elseif items == tally.user_item and tally.opening_limit < 0 then
       tally.opening_limit = first
     end
@@ -172,8 +204,14 @@ _M.TEXT = text
 -- An element of a conversation: a text's names with a counter on it.
 local message = node { code = MESSAGE, open = true, children = text.children, other = text, each = text }
 
---- `messages`, and `input` of responses: a string, or a list of messages or items.
-_M.CONVERSATION = node { code = TEXT, string = true, each = message, other = text }
+--- `messages`, and `input` of responses: a string, as if of the user, or a list of messages or items.
+_M.CONVERSATION = node { code = INPUT, string = true, each = message, other = text }
+
+--- `instructions` of responses: a system message.
+_M.INSTRUCTIONS = node { code = INSTRUCTIONS, string = true, each = text, other = text }
+
+--- `tools`: how many there are.
+_M.TOOLS = node { each = node { code = DEFINITION, open = true } }
 
 -- Token ids in a list of lists, and the elements of a list of prompts.
 local token = node { code = TOKEN, count = true }

@@ -16,16 +16,19 @@ local json_string = require "tokenweir.core.json_string"
 local parameters = require "tokenweir.core.parameters"
 local prompt = require "tokenweir.core.prompt"
 local shape = require "tokenweir.core.request_shape"
+local turns = require "tokenweir.core.turns"
 
 local bxor = require("bit").bxor
 local format, lower = string.format, string.lower
-local ffi_new, ffi_fill = ffi.new, ffi.fill
+local cast, ffi_new, ffi_fill = ffi.cast, ffi.new, ffi.fill
 local ipairs = ipairs
+local pointer = ffi.typeof("const uint8_t *")
 local ffi_u64 = ffi.typeof("uint64_t")
 local same = bytes.same
 local walk = json.walk
 
 local NAMES, TAGS, BY_KIND = shape.NAMES, shape.TAGS, shape.BY_KIND
+local LAST_STRICT = shape.LAST_STRICT
 local SLOTS = prompt.SLOTS
 local QUOTE, OPEN_OBJECT, CLOSE_OBJECT = 34, 123, 125
 
@@ -60,7 +63,7 @@ function on.member(out, at, _, name, first)
   if tag == 0 then
     -- Go's parser, and so Ollama, takes a name in any case for the one that it knows; no other does.
     local folded = lower(name)
-    if folded ~= name and TAGS[folded] then
+    if folded ~= name and (TAGS[folded] or LAST_STRICT + 1) <= LAST_STRICT then
       out.disguised = name
     end
   elseif tag <= SLOTS then
@@ -79,7 +82,7 @@ function on.ended(out, p, last)
     return
   end
   local before = out.where[tag]
-  if before > 0 and not out.conflict then
+  if before > 0 and tag <= LAST_STRICT and not out.conflict then
     local size = last - first
     if size ~= out.lasts[before] - out.firsts[before] or not same(p + first, p + out.firsts[before], size) then
       out.conflict = NAMES[tag]
@@ -116,6 +119,7 @@ end
 
 local function sum_up(out, kind)
   local tally = out.tally
+  turns.finish(tally.turns)
   local text, tokens, media = 0, 0, 0
   for slot = 1, SLOTS do
     text = text + tally.text[slot]
@@ -178,7 +182,7 @@ end
 -- @treturn boolean true; or nil, an error code (`invalid_json`, `invalid_type`, `invalid_value`, `invalid_member`,
 --   `too_many_members`), a message for the client, and the parameter's name or nil
 function _M.parse(kind, body, out)
-  local ok, code, message, param = _M.parse_bytes(kind, bytes.of(body), #body, out)
+  local ok, code, message, param = _M.parse_bytes(kind, cast(pointer, body), #body, out)
   out.body = body
   return ok, code, message, param
 end

@@ -11,8 +11,14 @@ local _M = {}
 local NAMES = {
   "messages", "prompt", "input", "instructions", "tools", "functions", "documents", "suffix",
   "model", "stream", "n", "best_of", "max_tokens", "max_completion_tokens", "max_output_tokens",
+  -- From here on only `sampling.lua` reads them.
+  "temperature", "top_p", "stop", "min_tokens", "ignore_eos", "logprobs", "tool_choice", "response_format", "text",
+  "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar", "reasoning_effort",
+  "reasoning", "thinking", "enable_thinking", "thinking_budget", "chat_template_kwargs",
 }
 _M.NAMES = NAMES
+--- The last tag of a member that must be read as the engine reads it: where it is given twice, both must agree.
+_M.LAST_STRICT = 15
 
 --- Tags by name.
 local TAGS = {}
@@ -32,6 +38,9 @@ end
 
 local function shape(members)
   local children = {}
+  for tag = _M.LAST_STRICT + 1, #NAMES do
+    children[NAMES[tag]] = member(NAMES[tag])
+  end
   for _, one in ipairs(members) do
     children[NAMES[one.tag]] = one
   end
@@ -42,7 +51,8 @@ end
 _M.BY_KIND = {
   chat = shape {
     member "model", member "stream", member "n", member "max_tokens", member "max_completion_tokens",
-    member("messages", prompt.CONVERSATION), member "tools", member "functions", member("documents", prompt.TEXT),
+    member("messages", prompt.CONVERSATION), member("tools", prompt.TOOLS), member("functions", prompt.TOOLS),
+    member("documents", prompt.TEXT),
   },
   completions = shape {
     member "model", member "stream", member "n", member "best_of", member "max_tokens",
@@ -50,7 +60,8 @@ _M.BY_KIND = {
   },
   responses = shape {
     member "model", member "stream", member "max_output_tokens",
-    member("input", prompt.CONVERSATION), member("instructions", prompt.TEXT), member "tools",
+    member("input", prompt.CONVERSATION), member("instructions", prompt.INSTRUCTIONS),
+    member("tools", prompt.TOOLS),
   },
   embeddings = shape {
     member "model", member("input", prompt.PROMPTS), member("messages", prompt.CONVERSATION),

@@ -14,6 +14,7 @@ local json_string = require "tokenweir.core.json_string"
 
 local ffi_new, ffi_copy, ffi_string = ffi.new, ffi.copy, ffi.string
 local space_end = json.space_end
+local LAST_STRICT = require("tokenweir.core.request_shape").LAST_STRICT
 
 -- Bodies of the usual sizes are put together in one buffer that stays.
 local KEPT = 1024 * 1024
@@ -182,13 +183,13 @@ local function is_edited(edits, first)
   return false
 end
 
---- Adds the edits after which every occurrence of a member that Tokenweir reads holds the value that it read, the last
+--- Adds the edits after which every occurrence of a member that routing reads holds the value that was read, the last
 -- one's: an engine whose parser takes the first of two then serves what was checked. Needed only where
 -- `parsed.conflict` is set; call it after `set_member`.
 function _M.agree(edits, parsed)
   for k = 1, parsed.members do
     local tag = parsed.tags[k]
-    local counts = tag > 0 and parsed.where[tag] or k
+    local counts = tag > 0 and tag <= LAST_STRICT and parsed.where[tag] or k
     if counts ~= k and not is_edited(edits, parsed.firsts[k] + 1) then
       local first = parsed.firsts[counts]
       add(edits, parsed.firsts[k] + 1, parsed.lasts[k], ffi_string(parsed.p + first, parsed.lasts[counts] - first))

@@ -33,8 +33,8 @@ def start_upstream() -> Iterator[Callable[..., Upstream]]:
 def start_gateway(tmp_path: Path, redis_server: RedisServer) -> Iterator[Callable[..., Gateway]]:
     """Starts a gateway that has seen a snapshot of these backends: `start_gateway([backend(u)], workers=2)`.
 
-    `settings` are those that it follows; what else is named goes into its configuration. One sidecar leads at a
-    time: the test's publishing goes on from the gateway that was started last.
+    `settings` are those that it follows; what else is named goes into its configuration. One sidecar leads at
+    a time: the test's publishing goes on from the gateway that was started last.
     """
     started: list[Gateway] = []
 

@@ -226,17 +226,18 @@ class Gateway:
 
         def everywhere() -> bool:
             return applied_everywhere(
-                self._page("applied"), self.workers(), self.workers_wanted, document, number
+                self.page("applied"), self.workers(), self.workers_wanted, document, number
             )
 
         wait_until(everywhere, what=f"{document} {number}")
 
-    def _page(self, name: str) -> str:
+    def page(self, name: str) -> str:
+        """A page of its metrics port."""
         return HTTP.get(f"http://127.0.0.1:{self.metrics_port}/{name}").text
 
     def metrics(self) -> dict[str, float]:
         """Its metrics by series."""
-        text = self._page("metrics")
+        text = self.page("metrics")
         pairs = (line.rsplit(" ", 1) for line in text.splitlines() if line and not line.startswith("#"))
         return {name: float(value) for name, value in pairs}
 
