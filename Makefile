@@ -8,7 +8,7 @@ CONFIG ?= tokenweir.yaml
 TOKENWEIR = $(BIN)/python -m tokenweir
 PYTEST_ARGS ?=
 
-.PHONY: help up status down check venv lint format test test-compose contract
+.PHONY: help up status down check train venv lint format test test-compose contract
 
 help: ## this list
 	@grep -E '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
@@ -26,6 +26,14 @@ down: ## stop what `make up` started
 check: ## check tokenweir.yaml without starting anything
 	@PYTHON=$(PYTHON) deploy/debian/bootstrap
 	@$(TOKENWEIR) check --config $(CONFIG)
+
+$(VENV)/.train: requirements-train.lock
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-train.lock
+	@touch $@
+
+train: $(VENV)/.train ## train the predictor and publish it: DATA=file, FORCE=1 although it is worse, ROLLBACK=1 back to the one before
+	@$(BIN)/python -m model $(if $(ROLLBACK),rollback,train $(if $(DATA),--data $(DATA)) $(if $(FORCE),--force)) --config $(CONFIG)
 
 venv: $(VENV)/.dev ## the virtual environment with what tests and lint need
 

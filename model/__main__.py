@@ -1,0 +1,210 @@
+"""`python -m model train | rollback`: what `make train` runs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import redis
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from model import bootstrap, calibration, records, training_run
+from model.core import Core
+from model.dataset import Dataset
+from model.evaluation import Scores
+from model.publication import InService, Publication, RollbackError
+from model.training import TooFewError
+from model.training_run import Trained
+from tokenweir.config import ConfigError
+from tokenweir.config.models import Redis as RedisConfig
+from tokenweir.secret_file import read_secret
+from tokenweir.stack.settings import Settings, read
+
+ROOT = Path(__file__).resolve().parents[1]
+RECORDED = "completions"
+"""Folder of the state directory in which a sidecar records completions."""
+FOLDER = "model"
+"""Folder of the state directory for models and reports."""
+ENOUGH = 2000
+"""Recorded completions from which they are trained from instead of the bundled set."""
+TIMEOUT_S = 5.0
+
+app = typer.Typer(
+    help="Train the predictor of output lengths.", no_args_is_help=True, pretty_exceptions_show_locals=False
+)
+ConfigPath = Annotated[
+    Path, typer.Option("--config", "-c", envvar="TOKENWEIR_CONFIG", help="The configuration file.")
+]
+DEFAULT_CONFIG = ROOT / "tokenweir.yaml"
+SHOWN_GAINS = 8
+
+
+def connect(config: RedisConfig, folder: Path) -> redis.Redis:
+    """A client with the sidecar's user. Raises ConfigError where its password cannot be read."""
+    password = None
+    if config.sidecar_password_file:
+        password = read_secret(folder / config.sidecar_password_file, "redis: sidecar_password_file")
+    options: dict[str, Any] = {}
+    if config.tls:
+        options = {"ssl": True, "ssl_ca_certs": config.ca and str(folder / config.ca)}
+    return redis.Redis(
+        host=config.host,
+        port=config.port,
+        db=config.db,
+        username=config.sidecar_user,
+        password=password,
+        socket_timeout=TIMEOUT_S,
+        socket_connect_timeout=TIMEOUT_S,
+        protocol=2,
+        driver_info=None,
+        **options,
+    )
+
+
+def _fail(text: str) -> typer.Exit:
+    sys.stderr.write(f"error: {text}\n")
+    return typer.Exit(1)
+
+
+def choose(settings: Settings, given: Path | None, core: Core, console: Console) -> tuple[Dataset, str, bool]:
+    """The data to train from, what it is, and whether its order is that of time. Raises DataError."""
+    recorded = settings.state.root / RECORDED
+    if given is None and not any(recorded.glob("*.parquet")):
+        return bootstrap.load(core), "the bundled set (recorded prompts with public sources)", False
+    found = records.load(given or recorded, core)
+    for reason, count in found.dropped.most_common():
+        console.print(f"left out: {count} rows ({reason})", style="yellow")
+    if given is None and len(found.data) < ENOUGH:
+        console.print(
+            f"{len(found.data)} completions are recorded, {ENOUGH} are wanted: training from the bundled set"
+        )
+        return bootstrap.load(core), "the bundled set (recorded prompts with public sources)", False
+    return found.data, str(given or recorded), True
+
+
+@app.command()
+def train(
+    config: ConfigPath = DEFAULT_CONFIG,
+    data: Annotated[
+        Path | None, typer.Option(help="JSON lines or Parquet; default: what is recorded")
+    ] = None,
+    force: Annotated[bool, typer.Option(help="publish even a model that is worse")] = False,
+    publish: Annotated[bool, typer.Option(help="--no-publish: only train and report")] = True,
+) -> None:
+    """Train, judge, publish. Ends with status 1 where nothing was published."""
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    core = Core()
+    try:
+        settings = read(config)
+        rows, origin, by_time = choose(settings, data, core, console)
+        service = _in_service(settings, publish)
+        console.print(f"training from {len(rows)} outputs: {origin}")
+        with console.status("training") as status:
+            trained = training_run.run(
+                rows,
+                core,
+                about={"data": origin, "rows": len(rows)},
+                in_service=service,
+                by_time=by_time,
+                progress=lambda step: _tell(console, status, step),
+            )
+    except (ConfigError, records.DataError, TooFewError, bootstrap.StaleBootstrapError, OSError) as error:
+        raise _fail(str(error)) from None
+    folder = settings.state.root / FOLDER
+    report(trained, service, console)
+    save(trained, folder)
+    console.print(f"report and calibration plot: {folder}", soft_wrap=True)
+    worse = trained.worse_than
+    if not publish:
+        return
+    if worse and not force:
+        raise _fail(f"not published: the new model is worse than {worse}; FORCE=1 publishes it all the same")
+    try:
+        _publication(settings).publish(trained.version, trained.document, trained.seen)
+    except redis.RedisError as error:
+        raise _fail(f"not published: Redis: {error}") from None
+    console.print(f"published [bold]{trained.version}[/]; gateways take it within two seconds")
+
+
+@app.command()
+def rollback(config: ConfigPath = DEFAULT_CONFIG) -> None:
+    """Put the model before back into service."""
+    try:
+        settings = read(config)
+        version = _publication(settings).roll_back()
+    except (ConfigError, RollbackError, OSError) as error:
+        raise _fail(str(error)) from None
+    except redis.RedisError as error:
+        raise _fail(f"Redis: {error}") from None
+    Console(highlight=False).print(f"{version} is in service again")
+
+
+def _tell(console: Console, status: Any, step: str) -> None:
+    status.update(f"training: {step}")
+    if not console.is_terminal:
+        console.print(f"  {step}")
+
+
+def _publication(settings: Settings) -> Publication:
+    return Publication(connect(settings.config.redis, settings.path.parent))
+
+
+def _in_service(settings: Settings, needed: bool) -> InService | None:
+    """The model in service. Where Redis cannot be asked: an error if it is needed, else None."""
+    try:
+        return _publication(settings).in_service()
+    except (ConfigError, redis.RedisError) as error:
+        if needed:
+            raise _fail(f"Redis: {error}; start Tokenweir (make up), or train with --no-publish") from None
+        return None
+
+
+def report(trained: Trained, service: InService | None, console: Console) -> None:
+    """Print how the new model does on rows that its twin did not see, beside the model in service."""
+    table = Table(title=f"{trained.version} on {trained.scores.rows} held-out outputs (tokens)")
+    for column in ("", "this model", service.version if service else "in service", "running figures"):
+        table.add_column(column, justify="left" if column == "" else "right")
+    for name, digits in (
+        ("mae", 1),
+        ("pinball", 2),
+        ("tau", 3),
+        ("coverage_q90", 3),
+        ("bias", 3),
+        ("precision", 3),
+        ("recall", 3),
+    ):
+        cells = [
+            "" if scores is None else f"{getattr(scores, name):.{digits}f}"
+            for scores in (trained.scores, trained.service, trained.running)
+        ]
+        table.add_row(name, *cells)
+    console.print(table)
+    found = sorted(trained.gains.items(), key=lambda item: -item[1])[:SHOWN_GAINS]
+    console.print("largest features: " + ", ".join(f"{name} {100 * gain:.0f} %" for name, gain in found))
+
+
+def _plain(scores: Scores | None) -> dict[str, Any] | None:
+    return None if scores is None else scores.plain()
+
+
+def save(trained: Trained, folder: Path) -> None:
+    """Keep the model, its figures and the calibration plot."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{trained.version}.json").write_text(trained.document)
+    figures = {
+        "version": trained.version,
+        "model": _plain(trained.scores),
+        "in_service": _plain(trained.service),
+        "running_figures": _plain(trained.running),
+        "gains": trained.gains,
+    }
+    (folder / "report.json").write_text(json.dumps(figures, indent=2) + "\n")
+    calibration.plot(trained.levels, trained.reached, trained.gains, folder / "calibration.png")
+
+
+if __name__ == "__main__":
+    app(prog_name="python -m model")
