@@ -22,7 +22,9 @@ from redis.exceptions import ResponseError
 from sidecar.clock import monotonic_ms, wall_ms
 from sidecar.leader import Leader
 from sidecar.learning import records
+from sidecar.learning.deviation import Deviation
 from sidecar.learning.figures import Figures
+from sidecar.learning.recording import Recording
 from sidecar.learning.sources import Sources
 from tokenweir.atomic_file import write_atomically
 from tokenweir.contract import names
@@ -64,6 +66,8 @@ class Completions:
         self._file = state_dir / FILE
         self.figures = Figures()
         self.sources = Sources()
+        self.deviation = Deviation()
+        self.recording = Recording(state_dir)
         self.version = 0
         self.batches = 0
         self.records = 0
@@ -212,6 +216,8 @@ class Completions:
         self.records += 1
         self.outcomes[record.backend, record.outcome.value] += 1
         self.figures.add(record)
+        self.deviation.add(record)
+        self.recording.add(record)
         self._note(record, now)
 
     def _note(self, record: Completion, now: int) -> None:

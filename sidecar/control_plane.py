@@ -14,7 +14,7 @@ from sidecar import pending, tasks
 from sidecar import settings as documents
 from sidecar.actuators import Actuator
 from sidecar.backend_files import BackendFiles, Read
-from sidecar.clock import monotonic_ms
+from sidecar.clock import monotonic_ms, wall_ms
 from sidecar.completions import Completions
 from sidecar.control.fleet import Fleet
 from sidecar.control.gateways import Gateways
@@ -22,6 +22,8 @@ from sidecar.control.loop import ControlLoop
 from sidecar.exchange import Exchange
 from sidecar.identity import sidecar_id
 from sidecar.leader import Leader, NotLeaderError
+from sidecar.learning.deviation import FLEET, MINUTE_MS
+from sidecar.learning.retraining import Retraining
 from sidecar.operations import Hands, Operations
 from sidecar.origins import Origins
 from sidecar.publish import Decision, Publisher
@@ -51,6 +53,8 @@ AGAIN_MS: Final = 100
 MEMORY_EVERY_MS: Final = 2000
 """How often the decisions' memory is stored when nothing changed; ramps grow all the time."""
 
+TRAINING_MS: Final = 5000
+"""How often it is looked at whether a training is due."""
 FILES_MS: Final = 1000
 """How often the files that backends name are looked at."""
 
@@ -96,6 +100,7 @@ class ControlPlane:
             self.loop,
             Hands(self._actuator, self._origin, lambda: self.config, self.publish_soon),
         )
+        self.retraining = Retraining(self.path)
         self.redis_error: str | None = "not asked yet"
         """Why Redis does not answer; None while it does."""
         self.redis_errors = 0
@@ -123,6 +128,7 @@ class ControlPlane:
             self._follow_for_ever,
             self._read_for_ever,
             self._look_at_files_for_ever,
+            self._train_for_ever,
         )
         self._tasks = [asyncio.create_task(loop(), name=loop.__name__) for loop in loops]
         for task in self._tasks:
@@ -140,6 +146,8 @@ class ControlPlane:
             await self.leader.release()
         except (RedisError, NotLeaderError, OSError) as error:
             log.warning("lease_not_given_up", reason=str(error))
+        await self.retraining.stop()
+        await self.completions.recording.flush(self.config.predictor.keep)
         self.completions.save()
         await self.client.aclose()
         log.info("sidecar_stopped", id=self.id)
@@ -392,6 +400,24 @@ class ControlPlane:
             except Exception:
                 log.exception("completions_failed")
             await asyncio.sleep(0 if more else COMPLETIONS_MS / 1000)
+
+    async def _train_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(TRAINING_MS / 1000)
+            try:
+                settings = self.config.predictor
+                await self.completions.recording.step(settings.keep)
+                now = wall_ms()
+                fleet = self.completions.deviation.figures(now).get(FLEET)
+                if fleet is not None:
+                    self.retraining.observe(now // MINUTE_MS - 1, fleet.deviation)
+                if self.leader.leading and settings.enabled:
+                    in_service = await self.client.exists(names.PREDICTOR_CURRENT) > 0
+                    self.retraining.step(settings.retrain, in_service)
+            except (RedisError, OSError) as error:
+                self._redis_failed(error)
+            except Exception:
+                log.exception("training_failed")
 
     async def _look_at_files_for_ever(self) -> None:
         while True:

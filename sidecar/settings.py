@@ -6,7 +6,14 @@ from pathlib import Path
 
 from tokenweir.config import Config
 from tokenweir.config.models import KeyConfig, hash_key
-from tokenweir.contract.records import KeySettings, Limits, ModelSettings, SessionSettings, Settings
+from tokenweir.contract.records import (
+    KeySettings,
+    Limits,
+    ModelSettings,
+    PredictorSettings,
+    SessionSettings,
+    Settings,
+)
 from tokenweir.secret_file import read_secret
 
 
@@ -30,6 +37,12 @@ def build(config: Config, folder: Path) -> Settings:
         health=config.health,
         headers=config.headers,
         sessions=SessionSettings(by_user=config.sessions.by_user, memory_ms=config.sessions.memory),
+        predictor=PredictorSettings(
+            enabled=config.predictor.enabled,
+            record=config.predictor.record,
+            sample=config.predictor.sample,
+            words=config.predictor.words,
+        ),
     )
 
 

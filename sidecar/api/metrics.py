@@ -37,6 +37,7 @@ class PlaneCollector(PrometheusCollector):
         """All families."""
         yield from self._own()
         yield from self._completions()
+        yield from self._predictor()
         yield from self._backends()
         yield from control_metrics.collect(self._plane)
 
@@ -100,6 +101,34 @@ class PlaneCollector(PrometheusCollector):
             gauges["output_tokens_mean"].add_metric([model], stats.mean)
             gauges["output_tokens_median"].add_metric([model], stats.median)
         yield from gauges.values()
+
+    def _predictor(self) -> Iterator[Metric]:
+        completions, retraining = self._plane.completions, self._plane.retraining
+        deviation = GaugeMetricFamily(
+            PREFIX + "prediction_deviation",
+            "|predicted - measured| / measured output tokens of the last whole minute; without a name: of "
+            "all models; 0.2 is the limit",
+            labels=["model"],
+        )
+        error = GaugeMetricFamily(
+            PREFIX + "prediction_error",
+            "sum of absolute errors over the sum measured, of five minutes",
+            labels=["model"],
+        )
+        for model, figures in completions.deviation.figures(wall_ms()).items():
+            if figures.deviation is not None:
+                deviation.add_metric([model], figures.deviation)
+            if figures.error is not None:
+                error.add_metric([model], figures.error)
+        yield deviation
+        yield error
+        recording = completions.recording
+        yield _counter("features_recorded", "completions kept to train from", recording.rows)
+        yield _counter("features_refused", "of completions, not readable", recording.refused)
+        yield _counter("features_dropped", "of completions, not kept", recording.dropped)
+        yield _counter("trainings", "trainings that ended", retraining.runs)
+        yield _counter("trainings_failed", "of these, without a new model", retraining.failures)
+        yield _gauge("training", "1 while a training runs", float(retraining.running))
 
     def _backends(self) -> Iterator[Metric]:
         plane = self._plane
