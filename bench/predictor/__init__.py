@@ -1,0 +1,1 @@
+"""How well output lengths are predicted before a request runs, and what that costs."""

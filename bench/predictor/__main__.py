@@ -1,0 +1,139 @@
+"""`make bench-predictor [QUICK=1]`: how well output lengths are predicted, beside what other routers predict
+by."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from bench import report
+from bench.predictor import bars, figures, folds, held_out, history, prompt_tokens, timing
+from bench.predictor.folds import FULL, QUICK, Plan
+from model import recorded
+from model.core import Core
+from model.recorded import MissingDataError, Recorded
+
+Found = dict[str, dict[str, dict[str, float]]]
+Result = tuple[dict[str, Any], list[Any], list[report.Bar]]
+"""What holds overall, the cases, the bars."""
+SHOWN = (
+    ("mae", "error", 1),
+    ("mae_vs_median", "against median", 3),
+    ("kendall_tau", "tau", 3),
+    ("coverage_q90", "coverage", 3),
+    ("pinball_q90_vs_constant", "pinball", 3),
+    ("class_precision", "precision", 3),
+    ("class_recall", "recall", 3),
+)
+
+
+def _show(title: str, found: Found, console: Console) -> None:
+    table = Table(title=title)
+    table.add_column("method")
+    table.add_column("source")
+    for _, name, _ in SHOWN:
+        table.add_column(name, justify="right")
+    for method, by_source in found.items():
+        for source, numbers in by_source.items():
+            cells = [f"{numbers[key]:.{digits}f}" if key in numbers else "" for key, _, digits in SHOWN]
+            table.add_row(method, source, *cells)
+        table.add_section()
+    console.print(table)
+
+
+def _average(runs: list[Found]) -> Found:
+    return {method: figures.average([run[method] for run in runs]) for method in runs[0]}
+
+
+def _mean(runs: list[dict[str, float]]) -> dict[str, float]:
+    return {name: float(np.mean([run[name] for run in runs])) for name in runs[0]}
+
+
+def run(
+    core: Core, data: Recorded, plan: Plan, console: Console
+) -> tuple[dict[str, Any], list[Any], list[report.Bar]]:
+    """Run everything; return what holds overall, the cases, the bars."""
+    prompts, sources, past = [], [], []
+    deviations: dict[str, list[dict[str, float]]] = {"trained": [], "running": []}
+    drifts: list[dict[str, float]] = []
+    model: Any = None
+    for seed in plan.seeds:
+        fitted = folds.fit(core, data, plan, seed, console.print)
+        model = fitted.models[0]
+        prompts.append(held_out.prompts(core, data, fitted, plan, seed))
+        sources.append(held_out.sources(core, data, plan, seed, console.print))
+        played = history.play(core, data, fitted, plan, seed)
+        past.append(history.by_source(core, played))
+        deviations["trained"].append(history.deviation(played.stream, played.trained.mean))
+        deviations["running"].append(history.deviation(played.stream, played.running.mean))
+        drifts.append(history.drift(core, data, fitted, plan, seed))
+    by_split = {
+        "prompts held out": _average(prompts),
+        "source held out": _average(sources),
+        "with history": _average(past),
+    }
+    deviation = {name: _mean(found) for name, found in deviations.items()}
+    drift = _mean(drifts)
+    times = timing.measure(core, model, data, plan)
+    tokens = prompt_tokens.measure(core, data, plan.seeds[0])
+    ceilings = figures.ceilings(data)
+    cases: list[Any] = []
+    for split, found in by_split.items():
+        _show(f"{split}, {len(plan.seeds)} seeds", found, console)
+        for method, by_source in found.items():
+            cases += bars.rows(method, split, by_source)
+    for case in cases:
+        ceiling = ceilings.get(case["case"]["source"])
+        if ceiling is not None:
+            case["tau_ceiling"] = ceiling
+    checked = bars.bars(
+        prompts=by_split["prompts held out"],
+        history=by_split["with history"],
+        deviation=deviation["trained"],
+        drift=drift,
+        timing=times,
+        tokens=tokens,
+    )
+    overall = {
+        **by_split["with history"][bars.OURS][figures.OVERALL],
+        **{name: times["2 KB"][name] for name in ("eval_us_p50", "eval_us_p99")},
+        "tau_ceiling": ceilings,
+        "seeds": list(plan.seeds),
+        "deviation": deviation,
+        "drift": drift,
+        "timing": times,
+        "prompt_tokens": tokens,
+        "sources": recorded.SOURCES,
+    }
+    return overall, cases, checked
+
+
+def main() -> int:
+    """Run the bench; missed bars are said, not an exit status. 2 where the recorded lengths are not at
+    hand."""
+    parser = argparse.ArgumentParser(prog="python -m bench.predictor", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="one seed, fewer outputs of a prompt")
+    quick = parser.parse_args().quick
+    console = report.console()
+    try:
+        data = recorded.load(report.data_folder())
+    except MissingDataError as error:
+        print(error, file=sys.stderr)
+        return 2
+    plan = QUICK if quick else FULL
+    overall, cases, checked = run(Core(), data, plan, console)
+    report.show_bars(checked, console)
+    path = report.write(
+        "predictor", quick=quick, seed=plan.seeds[0], overall=overall, cases=cases, bars=checked
+    )
+    console.print(f"wrote {path}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
