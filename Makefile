@@ -8,7 +8,7 @@ CONFIG ?= tokenweir.yaml
 TOKENWEIR = $(BIN)/python -m tokenweir
 PYTEST_ARGS ?=
 
-.PHONY: help up status down check train venv lint format test test-compose contract
+.PHONY: help up status down check train venv lint format test test-compose test-gpu contract
 
 help: ## this list
 	@grep -E '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
@@ -53,11 +53,14 @@ format: $(VENV)/.dev ## rewrite the Python sources in the project's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-test: $(VENV)/.dev ## the whole test suite, without the compose part
-	$(BIN)/pytest -m "not compose" $(PYTEST_ARGS)
+test: $(VENV)/.dev ## the whole test suite, without the parts that need Docker or a GPU
+	$(BIN)/pytest -m "not compose and not gpu" $(PYTEST_ARGS)
 
 test-compose: $(VENV)/.dev ## docker compose on a real engine: up, traffic, restarts, down
 	TESTCONTAINERS_RYUK_DISABLED=true $(BIN)/pytest -m compose $(PYTEST_ARGS)
+
+test-gpu: $(VENV)/.dev ## the tests that read a real GPU, on a machine that has one
+	$(BIN)/pytest -m gpu $(PYTEST_ARGS)
 
 bench-%: $(VENV)/.dev ## a bench of bench/, for example `make bench-overhead QUICK=1`; writes bench/results/NAME.json
 	$(BIN)/python -m bench.$* $(if $(QUICK),--quick)

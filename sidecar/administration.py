@@ -147,6 +147,11 @@ class Administration:
         self._plane.changed()
 
     def _set(self, backend: BackendConfig) -> None:
+        written = next((other for other in self._plane.config.backends if other.id == backend.id), None)
+        for key in sorted(BackendConfig.file_only()):
+            if getattr(backend, key) != (getattr(written, key) if written is not None else None):
+                text = "names programs, sockets or files of the sidecar's host: only tokenweir.yaml sets it"
+                raise ConflictError(f"`{key}` {text}")
         for other in self._plane.config.backends:
             if other.url == backend.url and other.id != backend.id:
                 raise ConflictError(f"backend {other.id!r} has the url {backend.url} already")

@@ -9,6 +9,7 @@ from fastapi import FastAPI
 
 from sidecar.administration import Administration
 from sidecar.api import (
+    actions,
     backends,
     control,
     dashboard,
@@ -17,6 +18,7 @@ from sidecar.api import (
     gateways,
     metrics,
     policy,
+    prefetches,
     probes,
     problems,
     settings,
@@ -28,7 +30,10 @@ from tokenweir.config import ConfigError
 from tokenweir.secret_file import read_secret
 
 SHORTEST_TOKEN = 16
-ROUTERS = (backends, fleet, control, decisions, policy, settings, gateways, stats, metrics, probes, dashboard)
+ROUTERS = (
+    *(backends, fleet, control, decisions, actions, prefetches, policy, settings, gateways, stats),
+    *(metrics, probes, dashboard),
+)
 
 
 def create(plane: ControlPlane) -> FastAPI:

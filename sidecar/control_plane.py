@@ -13,6 +13,7 @@ import structlog
 from sidecar import pending, tasks
 from sidecar import settings as documents
 from sidecar.actuators import Actuator
+from sidecar.actuators.registry import Actuators
 from sidecar.backend_files import BackendFiles, Read
 from sidecar.clock import monotonic_ms, wall_ms
 from sidecar.completions import Completions
@@ -33,6 +34,7 @@ from sidecar.store import Store
 from sidecar.telemetry.collector import FIRST_LOOK_MS, Collector
 from sidecar.telemetry.health import Look
 from sidecar.telemetry.http import FetchError, Origin
+from sidecar.telemetry.readings import XidEvent
 from sidecar.telemetry.watch import Watch, Where
 from tokenweir import backend_keys
 from tokenweir.config import Config, load
@@ -79,7 +81,8 @@ class ControlPlane:
         self.gateways = Gateways()
         self.fleet = Fleet(self.gateways)
         self.resolver = Resolver(self._addresses_changed, lookup)
-        self.collector = Collector(base.telemetry, self._seen)
+        self.actuators = Actuators(self.folder, self.state_dir, base.actuators)
+        self.collector = Collector(base.telemetry, self._seen, self._xid, self.folder)
         self.client = connect(base.redis, self.folder)
         self.leader = Leader(self.client, self.id)
         self.publisher = Publisher(self.client, self.leader)
@@ -140,6 +143,7 @@ class ControlPlane:
         await tasks.cancel(self._tasks)
         await self.operations.close()
         await self.collector.close()
+        await self.actuators.close()
         try:
             if self.leader.leading:
                 await self.completions.checkpoint()
@@ -188,6 +192,7 @@ class ControlPlane:
         """Bring every part in line with the configuration and the changes over it. What may be wrong with
         one backend puts that one out of rotation."""
         self.config = config = self.store.config()
+        self.actuators.set_backends(config.backends, config.actuators)
         self.fleet.set_models(config.models)
         self._read_files()
         self.fleet.set_members(config.backends, self.store.draining())
@@ -253,6 +258,10 @@ class ControlPlane:
             log.info("backend_state", backend=backend_id, state=member.state.value, reason=reason)
             self.publish_soon()
 
+    def _xid(self, backend_id: str, event: XidEvent) -> None:
+        log.error("xid_error", backend=backend_id, xid=event.code, card=event.card, index=event.index)
+        self.publish_soon()
+
     def _addresses_changed(self) -> None:
         for member in self.fleet.members.values():
             member.address = self.resolver.address(member.config.host)
@@ -276,7 +285,7 @@ class ControlPlane:
         return None if stats is None else stats.mean
 
     def _actuator(self, backend_id: str) -> Actuator | None:
-        return None
+        return self.actuators.of(backend_id)
 
     def can_act(self, backend_id: str) -> bool:
         """Whether a backend has an actuator."""

@@ -13,6 +13,8 @@ Conflicts:
 - A sidecar that meets an entry for the first time in Redis goes by the digest of the sidecar that made it:
   where its own file says something else of the subject and was written after the entry, the file wins.
 - A backend of the API with the URL of another one in `tokenweir.yaml` is left out: the file wins.
+- How an engine is restarted (`actuator`) and where its weights are (`weights`) is said by `tokenweir.yaml`
+  alone: they name programs, sockets and files of this host, which neither the admin API nor Redis may choose.
 - Two sidecars: per entry the newest wins. Times are wall times, made to rise over every entry that was seen.
 - A damaged file is set aside as `tokenweir.state.json.damaged`, with an error in the log; the file's
   entries come back from Redis where another copy is.
@@ -114,6 +116,10 @@ class Store:
                 continue
             backend = BackendConfig.model_validate(entry.value)
             if owner.get(backend.url, subject) == subject:
+                written = found.get(subject)
+                if written is not None:
+                    kept = {key: getattr(written, key) for key in BackendConfig.file_only()}
+                    backend = backend.model_copy(update=kept)
                 found[subject] = backend
         return list(found.values())[: names.MAX_BACKENDS]
 
@@ -137,8 +143,9 @@ class Store:
     # Changes
 
     def set_backend(self, backend: BackendConfig) -> None:
-        """Add a backend, or put another configuration in its place."""
-        self._put({f"backend:{backend.id}": backend.model_dump(mode="json", exclude_unset=True)})
+        """Add a backend, or put another configuration in its place; what only the file says stays."""
+        value = backend.model_dump(mode="json", exclude_unset=True, exclude=BackendConfig.file_only())
+        self._put({f"backend:{backend.id}": value})
 
     def remove_backend(self, backend_id: str) -> None:
         """Remove a backend, whoever named it."""
@@ -247,7 +254,10 @@ class Store:
         kind, _, subject = name.partition(":")
         try:
             if kind == "backend":
-                return entry.value is None or BackendConfig.model_validate(entry.value).id == subject
+                return entry.value is None or (
+                    not BackendConfig.file_only() & set(entry.value)
+                    and BackendConfig.model_validate(entry.value).id == subject
+                )
             if kind == "policy":
                 return (
                     entry.dropped or set(Config.model_validate(entry.value).model_fields_set) == POLICY_KEYS

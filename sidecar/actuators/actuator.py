@@ -55,29 +55,34 @@ class Actuator(Protocol):
         """Stop it; one that is stopped stays as it is."""
 
     async def apply(self, arguments: Sequence[str], reason: str = "") -> Outcome:
-        """Restart it with these arguments in place of its own."""
+        """Restart it with these arguments in place of its own: those of the container, not of its entry
+        point; of a command or a webhook, what its receiver makes of them."""
 
 
 class ActuationError(Exception):
     """An action that failed; the text says why."""
 
 
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One action on one backend, as a driver gets it."""
+
+    id: str
+    """Of the action, in the audit log too: a receiver that gets it twice does it once."""
+    backend: str
+    action: Action
+    arguments: tuple[str, ...] = ()
+    """Of `apply`."""
+    reason: str = ""
+
+
 class Driver(Protocol):
-    """One way to act on one engine. Each method returns what it did, in words, or raises ActuationError."""
+    """One way to act on one engine."""
 
     kind: str
 
-    async def restart(self) -> str:
-        """As in `Actuator`."""
+    async def act(self, order: Order) -> str:
+        """Do it; what was done, in words. Raises ActuationError."""
 
-    async def start(self) -> str:
-        """As in `Actuator`."""
-
-    async def stop(self) -> str:
-        """As in `Actuator`."""
-
-    async def apply(self, arguments: Sequence[str]) -> str:
-        """As in `Actuator`."""
-
-    def describe(self, action: Action, arguments: Sequence[str] = ()) -> str:
-        """What the action would do, in words: for the dry run."""
+    def describe(self, order: Order) -> str:
+        """What `act` would do, in words: for the dry run."""

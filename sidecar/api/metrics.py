@@ -10,7 +10,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector as PrometheusCollector
 
-from sidecar.api import control_metrics
+from sidecar.api import control_metrics, telemetry_metrics
 from sidecar.api.plane import Plane
 from sidecar.clock import monotonic_ms, wall_ms
 from sidecar.control_plane import ControlPlane
@@ -40,6 +40,7 @@ class PlaneCollector(PrometheusCollector):
         yield from self._predictor()
         yield from self._backends()
         yield from control_metrics.collect(self._plane)
+        yield from telemetry_metrics.families(self._plane)
 
     def _own(self) -> Iterator[Metric]:
         plane, now = self._plane, monotonic_ms()

@@ -5,7 +5,10 @@ from __future__ import annotations
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
+from sidecar.api.measured import IndicatorView, view
 from sidecar.api.plane import Plane
+from sidecar.clock import wall_ms
+from sidecar.telemetry.indicators import deviation
 from tokenweir.contract.records import ModelStats
 
 router = APIRouter(prefix="/api/stats", tags=["stats"])
@@ -22,6 +25,9 @@ class StatsView(BaseModel):
     missing: int = Field(description="overtaken by later ones; they may still come")
     repeated: int = Field(description="come twice, counted once")
     poisoned: dict[str, int] = Field(description="refused, by reason")
+    prediction_deviation: dict[str, IndicatorView] = Field(
+        description="by model; without a name: of all together"
+    )
 
 
 @router.get("", summary="Running figures of the outputs per model")
@@ -36,4 +42,8 @@ async def stats(plane: Plane) -> StatsView:
         missing=completions.sources.missing,
         repeated=completions.sources.repeated,
         poisoned=dict(completions.poisoned),
+        prediction_deviation={
+            model: view(deviation(figures.deviation))
+            for model, figures in completions.deviation.figures(wall_ms()).items()
+        },
     )

@@ -7,18 +7,11 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from sidecar.api.measured import IndicatorView, Measured, indicators, measured
 from sidecar.clock import monotonic_ms
 from sidecar.control.member import Member
 from sidecar.control_plane import ControlPlane
 from tokenweir.contract.records import Backend
-
-
-class Measured(BaseModel):
-    """One value, how old it is, and who said it."""
-
-    value: float | int | str
-    age_ms: float
-    source: str
 
 
 class DrainView(BaseModel):
@@ -44,6 +37,7 @@ class BackendView(BaseModel):
     drain: DrainView | None = Field(description="while it drains or leaves")
     leaving: bool = Field(description="removed; it goes when it is empty")
     measured: dict[str, Measured] = Field(description="what is not told is not there")
+    indicators: dict[str, IndicatorView]
     notes: dict[str, str] = Field(description="what cannot be read, and why")
     ejected_by: dict[str, str] = Field(description="gateway -> why it has taken the backend out")
     decision: Backend | None = Field(description="as in the snapshot; null without an address")
@@ -69,35 +63,10 @@ def backend_view(plane: ControlPlane, member: Member, decision: Backend | None) 
         if drain is None
         else DrainView(in_flight=drain.in_flight, done=drain.done, reason=drain.reason),
         leaving=member.leaving_since is not None,
-        measured=measured(member, monotonic_ms()),
+        measured=measured(member.record, monotonic_ms()),
+        indicators=indicators(member.record),
         notes=dict(member.record.notes),
         ejected_by=plane.gateways.ejecting(backend_id),
         decision=decision,
         configuration=member.config.model_dump(mode="json", exclude_unset=True),
     )
-
-
-def measured(member: Member, now: float) -> dict[str, Measured]:
-    """Every value that a source told, at monotonic `now`."""
-    record = member.record
-    values: dict[str, Measured] = {}
-
-    def put(reading: Any, names: tuple[str, ...]) -> None:
-        if reading is None:
-            return
-        for name in names:
-            value = getattr(reading, name)
-            if value is not None and value != ():
-                text = ", ".join(value) if isinstance(value, tuple) else value
-                values[name] = Measured(value=text, age_ms=round(now - reading.at, 1), source=reading.source)
-
-    put(record.models, ("context", "capacity", "slots"))
-    put(
-        record.engine,
-        ("running", "waiting", "kv_use", "capacity", "output_tokens", "prompt_tokens", "preemptions"),
-    )
-    put(
-        record.card,
-        ("memory_use", "utilization", "sm_active", "tensor_active", "temperature", "power", "xid"),
-    )
-    return values

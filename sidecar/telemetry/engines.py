@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from sidecar.telemetry import llamacpp, sglang, tgi, vllm
+from sidecar.telemetry import llamacpp, ollama, sglang, tgi, trtllm, vllm
 from sidecar.telemetry.exposition import Page
 from sidecar.telemetry.readings import EngineReading
 
 Reader = Callable[[Page, float], EngineReading | None]
 
-READERS: Final[Mapping[str, Reader]] = {module.NAME: module.read for module in (vllm, sglang, llamacpp, tgi)}
+READERS: Final[Mapping[str, Reader]] = {
+    module.NAME: module.read for module in (vllm, sglang, llamacpp, tgi, trtllm, ollama)
+}
 PREFIXES: Final = (
     (vllm.PREFIX, vllm.NAME),
     (sglang.PREFIX, sglang.NAME),
     (llamacpp.PREFIX, llamacpp.NAME),
     (tgi.PREFIX, tgi.NAME),
-    (b"trtllm_", "trtllm"),
+    (trtllm.PREFIX, trtllm.NAME),
+    (trtllm.TRITON_PREFIX, trtllm.NAME),
 )
 OWNERS: Final[Mapping[str, str]] = {
     "vllm": "vllm",
@@ -28,8 +31,11 @@ OWNERS: Final[Mapping[str, str]] = {
 }
 """`owned_by` of an entry of `/v1/models` -> engine."""
 
-METRICS_PATHS: Final[Mapping[str, str]] = {"trtllm": "/prometheus/metrics"}
+METRICS_PATHS: Final[Mapping[str, str]] = {"trtllm": "/prometheus/metrics", "ollama": ollama.PATH}
 """Where the metrics are, if not at `/metrics`."""
+
+GAPS: Final[Mapping[str, tuple[str, ...]]] = {vllm.NAME: vllm.GAPS, sglang.NAME: sglang.GAPS}
+"""Engine -> histogram of the times between two tokens, in which preempted requests show."""
 
 
 def by_page(body: bytes) -> str | None:

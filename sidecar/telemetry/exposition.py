@@ -9,15 +9,22 @@ https://prometheus.io/docs/instrumenting/exposition_formats/
 from __future__ import annotations
 
 import json
-import math
 import re
+from functools import lru_cache
+from math import isfinite
+from typing import Final, NamedTuple
 
 NEAR_BEFORE, NEAR_AFTER = 256, 2048
 """How far around its last place a metric is looked for first: numbers grow by digits, so it moves a
 little."""
-
+MISSES_BELIEVED: Final = 4
+"""Searches in vain after which a metric is looked for on every `SEARCH_EVERY`th page only: a search in vain
+reads the whole page."""
+SEARCH_EVERY: Final = 32
 
 ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+BRACE: Final = ord("{")
+BLANKS: Final = b" \t"
 
 
 class Page:
@@ -32,11 +39,26 @@ class Page:
     def samples(self, name: str) -> list[tuple[bytes, float]]:
         """(labels as written between the braces, value) of every sample of `name`; values that are no finite
         number are left out. A counter may be asked for with or without its `_total`."""
-        return [
-            (labels, value)
-            for labels, value in _samples(self.body, name, self._group(name))
-            if _finite(value)
-        ]
+        body, needles = self.body, _needles(name)
+        key = needles.key
+        group = self._place(name, needles.type_line)
+        at = body.find(b"\n", group) + 1 if group >= 0 else _first_line(body, key)
+        found: list[tuple[bytes, float]] = []
+        if at < 0 or (at == 0 and group >= 0):
+            return found
+        while at < len(body):
+            end = body.find(b"\n", at)
+            end = len(body) if end < 0 else end
+            if body.startswith(key, at):
+                sample = _sample(body, at + len(key), end)
+                if sample is not None:
+                    found.append(sample)
+                elif found:
+                    break
+            elif found or not body.startswith(b"# HELP ", at):
+                break
+            at = end + 1
+        return [sample for sample in found if isfinite(sample[1])]
 
     def total(self, name: str) -> float | None:
         """Sum over all label sets, or None where the page has no such metric."""
@@ -48,22 +70,80 @@ class Page:
         found = self.samples(name)
         return sum(value for _, value in found) / len(found) if found else None
 
-    def _group(self, name: str) -> int:
-        """Offset of the first line of the metric's group, or -1."""
-        marker = f"# TYPE {name} ".encode()
-        last = self.places.get(name)
-        if last is not None:
-            start = max(0, last - NEAR_BEFORE)
-            at = self.body.find(marker, start, last + NEAR_AFTER)
+    def histogram(self, name: str, having: bytes = b"") -> tuple[float, float] | None:
+        """(sum, count) of a histogram or summary over all label sets (those in which `having` stands), or
+        None. Sum and count of a label set are neighbours; between those of two sets are buckets."""
+        body, needles = self.body, _needles(name)
+        count_line, sum_line = needles.count_line, needles.sum_line
+        at = self._place(name, count_line)
+        if at < 0:
+            return None
+        group_end = body.find(b"\n#", at + 1)
+        group_end = len(body) if group_end < 0 else group_end
+        total, count, any_found = 0.0, 0.0, False
+        while at >= 0:
+            end = body.find(b"\n", at + 1)
+            end = len(body) if end < 0 else end
+            counted = _sample(body, at + len(count_line), end)
+            if counted is not None and having in counted[0]:
+                before = end if body.startswith(sum_line, end) else body.rfind(b"\n", 0, at)
+                after = body.find(b"\n", before + 1)
+                summed = (
+                    _sample(body, before + len(sum_line), after if after >= 0 else len(body))
+                    if body.startswith(sum_line, before)
+                    else None
+                )
+                if summed is not None and isfinite(summed[1]) and isfinite(counted[1]):
+                    total, count, any_found = total + summed[1], count + counted[1], True
+            at = body.find(count_line, end, group_end)
+        return (total, count) if any_found else None
+
+    def buckets(self, name: str) -> dict[float, float] | None:
+        """Upper bound -> observations up to it, over all label sets, or None. The last bound is infinite."""
+        needle = f"\n{name}_bucket".encode()
+        found: dict[float, float] = {}
+        at = self.body.find(needle)
+        while at >= 0:
+            end = self.body.find(b"\n", at + 1)
+            end = len(self.body) if end < 0 else end
+            sample = _sample(self.body, at + len(needle), end)
+            bound = _number(label(sample[0], "le")) if sample is not None else None
+            if sample is not None and bound is not None and isfinite(sample[1]):
+                found[bound] = found.get(bound, 0) + sample[1]
+            at = self.body.find(needle, end)
+        return found or None
+
+    def _place(self, name: str, needle: bytes) -> int:
+        """Offset of `needle`, looked for near its last place first, or -1."""
+        places = self.places
+        last = places.get(name, 0)
+        if last > 0:
+            at = self.body.find(needle, last - NEAR_BEFORE if last > NEAR_BEFORE else 0, last + NEAR_AFTER)
             if at >= 0:
-                self.places[name] = at
+                places[name] = at
                 return at
-        at = self.body.find(marker)
-        if at >= 0:
-            self.places[name] = at
-            return at
-        self.places.pop(name, None)
-        return -1
+        elif last <= -MISSES_BELIEVED and last % SEARCH_EVERY:
+            places[name] = last - 1
+            return -1
+        at = self.body.find(needle)
+        places[name] = at if at > 0 else (min(last, 0) - 1 if at < 0 else 0)
+        return at
+
+
+class Needles(NamedTuple):
+    """What is searched for to find a metric."""
+
+    key: bytes
+    type_line: bytes
+    count_line: bytes
+    sum_line: bytes
+
+
+@lru_cache(1024)
+def _needles(name: str) -> Needles:
+    return Needles(
+        name.encode(), f"# TYPE {name} ".encode(), f"\n{name}_count".encode(), f"\n{name}_sum".encode()
+    )
 
 
 def label(labels: bytes, name: str) -> str | None:
@@ -86,34 +166,6 @@ def label(labels: bytes, name: str) -> str | None:
     return ESCAPE.sub(lambda match: "\n" if match[1] == "n" else match[1], raw)
 
 
-def _samples(body: bytes, name: str, group: int) -> list[tuple[bytes, float]]:
-    """The samples that stand together from `group` on, or from the first line of that name."""
-    key = name.encode()
-    if group >= 0:
-        at = body.find(b"\n", group) + 1
-        if at == 0:
-            return []
-    else:
-        at = _first_line(body, key)
-        if at < 0:
-            return []
-    found: list[tuple[bytes, float]] = []
-    while at < len(body):
-        end = body.find(b"\n", at)
-        end = len(body) if end < 0 else end
-        line = body[at:end]
-        if line.startswith(key):
-            sample = _sample(line, len(key))
-            if sample is not None:
-                found.append(sample)
-            elif found:
-                break
-        elif not line.startswith(b"# HELP ") or found:
-            break
-        at = end + 1
-    return found
-
-
 def _first_line(body: bytes, key: bytes) -> int:
     """Offset of the first sample of a page without `# TYPE` lines, or -1."""
     for follower in (b"{", b" "):
@@ -126,30 +178,37 @@ def _first_line(body: bytes, key: bytes) -> int:
     return -1
 
 
-def _sample(line: bytes, length: int) -> tuple[bytes, float] | None:
-    """`name{labels} value [timestamp]` -> (labels, value); None where another metric begins alike."""
-    follower = line[length : length + 1]
+def _sample(body: bytes, at: int, end: int) -> tuple[bytes, float] | None:
+    """What follows a name from `at` on, `{labels} value [timestamp]` -> (labels, value); None where the name
+    goes on: another metric begins alike."""
+    follower = body[at] if at < end else 0
     labels = b""
-    if follower == b"{":
-        close = line.rfind(b"}")
+    if follower == BRACE:
+        close = body.rfind(b"}", at, end)
         if close < 0:
             return None
-        labels, rest = line[length + 1 : close], line[close + 1 :]
-    elif follower in {b" ", b"\t"}:
-        rest = line[length:]
-    else:
+        labels = body[at + 1 : close]
+        at = close + 1
+    elif follower not in BLANKS:
         return None
-    words = rest.split()
-    if not words:
-        return None
+    text = body[at:end]
+    try:
+        return labels, float(text)
+    except ValueError:
+        words = text.split()
+        if len(words) < 2:
+            return None
     try:
         return labels, float(words[0])
     except ValueError:
         return None
 
 
-def _finite(value: float) -> bool:
-    return math.isfinite(value)
+def _number(text: str | None) -> float | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None
 
 
 def _unquoted(body: bytes) -> bytes:

@@ -13,6 +13,7 @@ INFORMATION: Final[Mapping[str, str]] = {
     "llamacpp": "/props",
     "sglang": "/get_server_info",
     "tgi": "/info",
+    "ollama": "/api/ps",
 }
 """Engine -> page that tells slots, context or capacity."""
 
@@ -79,6 +80,14 @@ def with_information(reading: ModelsReading, kind: str, body: bytes) -> ModelsRe
         name = page.get("model_id")
         if not names and isinstance(name, str) and _printable(name):
             names = (name,)
+    elif kind == "ollama":
+        loaded = page.get("models")
+        sizes = [
+            _positive(entry.get("context_length"))
+            for entry in (loaded if isinstance(loaded, list) else [])
+            if isinstance(entry, dict)
+        ]
+        context = min((size for size in sizes if size), default=context)
     return ModelsReading(
         at=reading.at,
         source=f"{reading.source} and {INFORMATION[kind]}",

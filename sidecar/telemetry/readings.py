@@ -4,10 +4,12 @@ in."""
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
+
+from sidecar.telemetry.indicators import Indicators
 
 XIDS_KEPT: Final = 64
 
@@ -20,6 +22,7 @@ class Total:
     sum: float
     """ms, or tokens."""
     count: float
+    """0 with a sum: the engine sums and does not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +58,16 @@ class EngineReading:
     preemptions: float | None = None
     finished: float | None = None
     """Requests that ended well."""
+    aborted: float | None = None
+    """Requests whose client left."""
     ttft: Total | None = None
     """Arrival to first token."""
     queue_time: Total | None = None
     """Arrival to the first step."""
     prefill_time: Total | None = None
-    """First step to first token, per request."""
+    """First step to first token, per request. Of prompts that share a step each counts the whole step."""
+    prefill_steps: Total | None = None
+    """Duration of the steps that took prompts in, where the engine measures them itself."""
     decode_time: Total | None = None
     """First to last token, per request."""
     inter_token: Total | None = None
@@ -73,9 +80,9 @@ class EngineReading:
     steps: Total | None = None
     """Tokens per step of the engine: `count` is steps."""
     step_time: Total | None = None
-    """Duration of the engine's steps, where it measures them itself."""
-    gaps: Mapping[float, float] | None = field(default=None, compare=False)
-    """Buckets of `inter_token`: upper bound in ms -> observations up to it; read now and then only."""
+    """Duration of its decode steps, where it measures them itself."""
+    loaded: tuple[str, ...] = ()
+    """Models in memory, of an engine that loads them when they are asked for (Ollama)."""
 
     @property
     def load(self) -> float | None:
@@ -256,6 +263,9 @@ class Record:
     xids: deque[XidEvent] = field(default_factory=lambda: deque(maxlen=XIDS_KEPT))
     """XID errors of its cards as they came up, oldest first; a value that was there at the first look is
     none."""
+    xid_counts: Counter[int] = field(default_factory=Counter)
+    """How often each XID error came up while it was watched."""
+    indicators: Indicators = field(default_factory=Indicators)
     failures: int = 0
     """Failed looks in a row."""
     failure: str = ""

@@ -1,4 +1,5 @@
-"""Text Generation Inference's metrics. They tell no KV use.
+"""Text Generation Inference's metrics. They tell no KV use; `tgi_batch_current_max_tokens` is what the
+running requests may grow to, so what is handed out to them.
 
 https://huggingface.co/docs/text-generation-inference/reference/metrics
 """
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 from sidecar.telemetry.exposition import Page
 from sidecar.telemetry.readings import EngineReading
+from sidecar.telemetry.totals import plain, seconds
 
 NAME = "tgi"
 PREFIX = b"tgi_"
@@ -18,17 +20,27 @@ def read(page: Page, at: float) -> EngineReading | None:
     waiting = page.total("tgi_queue_size")
     if running is None and waiting is None:
         return None
-    output = page.total("tgi_request_generated_tokens_sum")
+    prompts = plain(page, "tgi_request_input_length")
+    outputs = plain(page, "tgi_request_generated_tokens")
+    forward = page.histogram("tgi_batch_forward_duration")
     return EngineReading(
         at=at,
         source=NAME,
         running=running or 0,
         waiting=waiting,
+        reserved_tokens=page.total("tgi_batch_current_max_tokens"),
         movement=(
-            output,
+            None if outputs is None else outputs.sum,
             page.total("tgi_batch_inference_count"),
-            page.total("tgi_batch_forward_duration_count"),
+            None if forward is None else forward[1],
         ),
-        output_tokens=output,
-        prompt_tokens=page.total("tgi_request_input_length_sum"),
+        output_tokens=None if outputs is None else outputs.sum,
+        prompt_tokens=None if prompts is None else prompts.sum,
+        finished=page.total("tgi_request_success"),
+        queue_time=seconds(page, "tgi_request_queue_duration"),
+        inter_token=seconds(page, "tgi_request_mean_time_per_token_duration"),
+        prompt_lengths=prompts,
+        output_lengths=outputs,
+        prefill_steps=seconds(page, "tgi_batch_inference_duration", having=b'method="prefill"'),
+        step_time=seconds(page, "tgi_batch_inference_duration", having=b'method="decode"'),
     )

@@ -1,8 +1,9 @@
 """Watches one backend: what to ask it and when.
 
-A backend that answers is asked for its metrics every interval, for its health every `HEALTH_EVERY_MS`, for
-its models every `MODELS_EVERY_MS`. One that does not is asked for its health first, less and less often,
-and for all of it anew once it answers: another engine may have come up in its place.
+A backend that answers is asked for its metrics every interval, for its health every `HEALTH_EVERY_MS`
+unless its counters move, for its models every `MODELS_EVERY_MS`. One that does not is asked for its health
+first, less and less often, and for all of it anew once it answers: another engine may have come up in its
+place.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from sidecar.clock import monotonic_ms
-from sidecar.telemetry import dcgm, engines, health, models
+from sidecar.telemetry import engines, health, models
 from sidecar.telemetry.exposition import Page
 from sidecar.telemetry.health import Look
 from sidecar.telemetry.http import Answer, Fetcher, FetchError, Origin
+from sidecar.telemetry.indicators import Indicators
 from sidecar.telemetry.readings import ModelsReading, Record
 from tokenweir.config.models import BackendConfig
 
@@ -53,8 +55,8 @@ class Watch:
         self._settled = False
         self._late = False
         self._places: dict[str, int] = {}
-        self._card_places: dict[str, int] = {}
         self._health_at = self._models_at = self._metrics_missing_at = float("-inf")
+        self._movement: tuple[float | None, ...] = ()
         self._wake = asyncio.Event()
 
     async def run(self, phase_ms: float = 0) -> None:
@@ -121,15 +123,14 @@ class Watch:
         if look is not Look.OK:
             return look, text
         self._places.clear()
+        self.record.indicators = Indicators()
         self._metrics_missing_at = float("-inf")
         if self.config.engine == "auto":
             self.record.engine_kind = ""
         look, text = await self._models(origin)
         if look is not Look.OK:
             return look, text
-        look, text = await self._metrics(origin)
-        await self._card()
-        return look, text
+        return await self._metrics(origin)
 
     async def _routine(self, origin: Origin) -> tuple[Look, str]:
         """The usual look: the metrics, and what else is due."""
@@ -138,14 +139,19 @@ class Watch:
         due = []
         if metrics_due:
             due.append(self._metrics(origin))
-        if not metrics_due or now - self._health_at >= HEALTH_EVERY_MS:
+        if not metrics_due or (now - self._health_at >= HEALTH_EVERY_MS and not self._moved()):
             due.append(self._health(origin))
         if now - self._models_at >= MODELS_EVERY_MS:
             due.append(self._models(origin))
-        if self.config.dcgm_url:
-            due.append(self._card())
         looks = [await due[0]] if len(due) == 1 else await asyncio.gather(*due)
         return next((bad for bad in looks if bad[0] is not Look.OK), (Look.OK, ""))
+
+    def _moved(self) -> bool:
+        """Whether the engine's counters have moved since this was asked last: one that works need not say
+        that it is well, and at hundreds of engines that is a fifth of all looks."""
+        engine = self.record.engine
+        before, self._movement = self._movement, engine.movement if engine is not None else ()
+        return bool(self._movement) and bool(before) and self._movement != before
 
     async def _health(self, origin: Origin) -> tuple[Look, str]:
         self._health_at = monotonic_ms()
@@ -235,8 +241,19 @@ class Watch:
         if reading is None:
             return self._no_metrics(f"/metrics holds nothing of {kind or 'a known engine'}")
         record.engine = reading
+        record.indicators.fragmentation.observe(reading)
+        if record.indicators.context_switch.due(reading):
+            record.indicators.context_switch.observe(reading, self._gaps(page, kind))
         record.notes.pop("metrics", None)
         return Look.OK, ""
+
+    def _gaps(self, page: Page, kind: str) -> dict[float, float] | None:
+        """Buckets of the times between two tokens, of an engine that tells them."""
+        for name in engines.GAPS.get(kind, ()):
+            found = page.buckets(name)
+            if found is not None:
+                return found
+        return None
 
     async def _metrics_page(self, origin: Origin) -> Answer:
         url = self.config.metrics_url
@@ -263,20 +280,4 @@ class Watch:
         self._metrics_missing_at = monotonic_ms()
         self.record.notes["metrics"] = text
         self.record.engine = None
-        return Look.OK, ""
-
-    async def _card(self) -> tuple[Look, str]:
-        """The GPUs' exporter. That it is away says nothing about the engine."""
-        if self.config.dcgm_url is None:
-            return Look.OK, ""
-        try:
-            answer = await self._fetcher.get_url(self.config.dcgm_url)
-            reading = dcgm.read(Page(answer.body, self._card_places), monotonic_ms())
-            if answer.status != 200 or reading is None:
-                raise FetchError(Look.ERROR, f"answers {answer.status} without DCGM metrics")
-        except FetchError as error:
-            self.record.notes["dcgm"] = str(error)
-        else:
-            self.record.card = reading
-            self.record.notes.pop("dcgm", None)
         return Look.OK, ""

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from tokenweir.config.actuators import ActuatorConfig, WeightsConfig
 from tokenweir.config.section import Section
 from tokenweir.contract.records import Id, ModelName, Role
 
@@ -36,6 +37,14 @@ def _models(value: Any) -> Any:
         return {value: value}
     if isinstance(value, list):
         return {name: name for name in value}
+    return value
+
+
+def _cards(value: Any) -> Any:
+    if isinstance(value, int | str) and not isinstance(value, bool):
+        value = [value]
+    if isinstance(value, list):
+        return [str(card) if isinstance(card, int) and not isinstance(card, bool) else card for card in value]
     return value
 
 
@@ -71,7 +80,24 @@ class BackendConfig(Section):
         Field(description="what counts as memory use; auto: KV where the engine tells it, else the card's"),
     ] = "auto"
     metrics_url: Annotated[str | None, Field(description="null: url + /metrics")] = None
-    dcgm_url: Annotated[str | None, Field(description="DCGM exporter of this server's GPUs")] = None
+    dcgm_url: Annotated[
+        str | None,
+        Field(description="DCGM exporter, or the agent, of this server's GPUs: http://gpu-a:9400/metrics"),
+    ] = None
+    nvml: Annotated[
+        bool, Field(description="read the GPUs of the sidecar's own host by NVML, without an exporter")
+    ] = False
+    cards: Annotated[
+        list[str],
+        BeforeValidator(_cards),
+        Field(
+            max_length=64, description="which GPUs of the host: index, UUID, device or PCI bus id; empty: all"
+        ),
+    ] = []
+    card_labels: Annotated[
+        dict[str, str],
+        Field(max_length=16, description="which GPUs, by the exporter's labels, for example {pod: vllm-a-0}"),
+    ] = {}
     api_key_file: Annotated[
         str | None, Field(max_length=1024, description="file with the key that this server wants")
     ] = None
@@ -82,6 +108,14 @@ class BackendConfig(Section):
     group: Annotated[
         Id | None,
         Field(description="of a group only one is restarted at a time; null: those of the same models"),
+    ] = None
+    actuator: Annotated[
+        ActuatorConfig | None,
+        Field(description="how the engine is restarted; null: by nobody. Not settable by the admin API"),
+    ] = None
+    weights: Annotated[
+        WeightsConfig | None,
+        Field(description="weights to be read ahead of a start. Not settable by the admin API"),
     ] = None
     emulated: Annotated[
         bool, Field(description="`make up` starts an emulated GPU server at this address, of this `gpu`")
@@ -129,6 +163,16 @@ class BackendConfig(Section):
         return value.rstrip("/")
 
     @model_validator(mode="after")
+    def _card_source(self) -> Self:
+        if self.dcgm_url and self.nvml:
+            raise ValueError("`dcgm_url` and `nvml` tell the same: give one")
+        if (self.cards or self.card_labels) and not (self.dcgm_url or self.nvml):
+            raise ValueError(
+                "`cards` and `card_labels` choose among what `dcgm_url` or `nvml` shows: give one"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _verifiable(self) -> Self:
         """nginx compares a certificate with names only, never with IP addresses."""
         if not self.secure or not self.tls.verify:
@@ -147,6 +191,12 @@ class BackendConfig(Section):
             text = re.sub(r"[^A-Za-z0-9.]+", "-", f"{parts.hostname}-{self.port}").strip("-.")
             self.id = text[:64]
         return self
+
+    @classmethod
+    def file_only(cls) -> set[str]:
+        """Keys that name programs, sockets and files of the sidecar's host: only `tokenweir.yaml` sets them,
+        neither the admin API nor what comes through Redis."""
+        return {"actuator", "weights"}
 
     @property
     def host(self) -> str:

@@ -30,6 +30,18 @@ EXAMPLES: dict[str, str] = {
     "weight": "weight: 1.0",
     "role": "role: active             (active, standby or fallback)",
     "engine": "engine: vllm             (auto, vllm, sglang, tgi, llamacpp, trtllm, ollama)",
+    "dcgm_url": "dcgm_url: http://gpu-a:9400/metrics",
+    "cards": "cards: [0, 1]",
+    "card_labels": "card_labels: {pod: vllm-a-0}",
+    "weights": "weights: /models/llama-3-8b",
+    "agent": "weights: {path: /models/llama-3-8b, agent: http://gpu-a:9401, token_file: agent.token}",
+    "actuator": "actuator: {docker: vllm-a}",
+    "docker": "docker: {container: vllm-a, host: unix:///var/run/docker.sock}",
+    "kubernetes": "kubernetes: {namespace: llm, workload: deployment/vllm-a}",
+    "workload": "workload: deployment/vllm-a",
+    "command": "command: {restart: [systemctl, restart, vllm-a]}",
+    "webhook": "webhook: {url: https://ops.example/tokenweir, secret_file: webhook.secret}",
+    "secret_file": "secret_file: webhook.secret",
     "max_priority": "max_priority: normal",
 }
 
@@ -54,6 +66,8 @@ def _path(location: Iterable[Any]) -> str:
 
 
 def _example(location: tuple[Any, ...]) -> str:
+    if location and isinstance(location[-1], int):
+        return ""  # an error of a whole entry names its keys itself
     for part in reversed(location):
         if isinstance(part, str) and part in EXAMPLES:
             return f"; for example: {EXAMPLES[part]}"

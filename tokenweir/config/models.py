@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from tokenweir.config.actuators import ActuationConfig
 from tokenweir.config.backends import BackendConfig, BackendTls
 from tokenweir.config.control import (
     BreakerConfig,
@@ -131,6 +132,7 @@ class Config(Section):
     sessions: SessionConfig = SessionConfig()
     predictor: PredictorConfig = PredictorConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
+    actuators: ActuationConfig = ActuationConfig()
     log: LogConfig = LogConfig()
     gateway_id: Annotated[Id | None, Field(description="null: made once and kept in the state folder")] = None
     state_dir: Annotated[str, Field(description="run-time files; relative to the configuration file")] = "var"

@@ -7,8 +7,9 @@ import time
 
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry, Gauge, generate_latest
+from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
 
+from sidecar.telemetry import exposition
 from sidecar.telemetry.exposition import Page, label
 
 
@@ -63,6 +64,30 @@ def test_finds_a_metric_again_after_the_page_shifted_and_after_it_vanished():
     assert Page(first, places).total("a") == 1
 
 
+def test_a_histogram_is_summed_over_label_sets_that_stand_apart():
+    page = Page(
+        b"# TYPE h histogram\n"
+        b'h_bucket{le="1",x="a"} 1\nh_bucket{le="+Inf",x="a"} 2\nh_count{x="a"} 2\nh_sum{x="a"} 5\n'
+        b'h_bucket{le="1",x="b"} 3\nh_bucket{le="+Inf",x="b"} 4\nh_count{x="b"} 4\nh_sum{x="b"} 7\n'
+        b"# TYPE h_sum_of_others gauge\nh_sum_of_others 100\n"
+    )
+    assert page.histogram("h") == (12, 6)
+    assert page.histogram("h", having=b'x="b"') == (7, 4)
+    assert page.buckets("h") == {1.0: 4, float("inf"): 6}
+    assert page.histogram("g") is None
+    assert page.buckets("g") is None
+
+
+def test_a_metric_that_was_long_missing_is_found_within_some_pages_of_its_return():
+    places: dict[str, int] = {}
+    for _ in range(100):
+        assert Page(b"# TYPE b gauge\nb 1\n", places).total("a") is None
+    looks = 0
+    while Page(b"# TYPE b gauge\nb 1\n# TYPE a gauge\na 2\n", places).total("a") is None:
+        looks += 1
+        assert looks <= exposition.SEARCH_EVERY
+
+
 @given(st.lists(st.tuples(st.text(max_size=8), st.floats(-1e9, 1e9)), max_size=8, unique_by=lambda p: p[0]))
 def test_agrees_with_the_reference_writer_of_the_format(samples):
     registry = CollectorRegistry()
@@ -75,6 +100,19 @@ def test_agrees_with_the_reference_writer_of_the_format(samples):
         for labels, value in Page(generate_latest(registry)).samples("engine:wanted")
     }
     assert found == dict(samples)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(0, 100)), min_size=1, max_size=30))
+def test_histograms_agree_with_the_reference_writer(observations):
+    registry = CollectorRegistry()
+    histogram = Histogram("engine:time", "times", ["who"], registry=registry, buckets=[1, 10, 50])
+    for who, value in observations:
+        histogram.labels(who).observe(value)
+    page = Page(generate_latest(registry))
+    total, count = page.histogram("engine:time")
+    assert count == len(observations)
+    assert abs(total - sum(value for _, value in observations)) < 1e-6
+    assert page.buckets("engine:time")[10.0] == sum(value <= 10 for _, value in observations)
 
 
 def test_a_page_of_sixty_kilobytes_costs_less_than_half_a_millisecond():

@@ -82,3 +82,12 @@ def test_figures_that_are_no_whole_positive_numbers_are_not_believed():
 def test_an_answer_that_is_no_list_says_so(body):
     with pytest.raises(ValueError, match="answer"):
         models.read(body, 0)
+
+
+def test_ollama_tells_the_context_of_what_is_loaded():
+    reading = models.with_information(
+        models.read(listing({"id": "m", "owned_by": "library"}), 0),
+        "ollama",
+        json.dumps({"models": [{"name": "m", "context_length": 8192}, {"name": "n"}]}).encode(),
+    )
+    assert (reading.context, reading.capacity) == (8192, None)

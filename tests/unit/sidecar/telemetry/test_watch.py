@@ -3,67 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import AsyncIterator
-from pathlib import Path
-
-import pytest
-from aiohttp import web
 
 from sidecar.telemetry import watch as watch_module
 from sidecar.telemetry.health import Look
-from sidecar.telemetry.http import Fetcher, Origin
+from sidecar.telemetry.http import Origin
 from sidecar.telemetry.watch import Watch
 from tokenweir.config.models import BackendConfig
-
-PAGES = Path(__file__).parent / "pages"
-
-
-class Engine:
-    """Answers path -> (status, body); a None hangs."""
-
-    def __init__(self) -> None:
-        self.answers: dict[str, tuple[int, str] | None] = {
-            "/health": (200, ""),
-            "/v1/models": (200, '{"data": [{"id": "m", "owned_by": "vllm", "max_model_len": 4096}]}'),
-            "/metrics": (200, (PAGES / "vllm.txt").read_text()),
-        }
-        self.asked: Counter[str] = Counter()
-        self.authorization: str | None = None
-        self.host: str | None = None
-        self.port = 0
-
-    async def answer(self, request: web.Request) -> web.Response:
-        self.asked[request.path] += 1
-        self.authorization = request.headers.get("Authorization")
-        self.host = request.headers.get("Host")
-        known = self.answers.get(request.path, (404, ""))
-        if known is None:
-            await asyncio.sleep(30)
-            raise AssertionError
-        return web.Response(status=known[0], text=known[1])
-
-
-@pytest.fixture
-async def engine() -> AsyncIterator[Engine]:
-    made = Engine()
-    app = web.Application()
-    app.router.add_get("/{path:.*}", made.answer)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    made.port = runner.addresses[0][1]
-    yield made
-    await runner.cleanup()
-
-
-@pytest.fixture
-async def fetcher() -> AsyncIterator[Fetcher]:
-    made = Fetcher(timeout_ms=300)
-    await made.open()
-    yield made
-    await made.close()
 
 
 def watch_of(engine, fetcher, api_key=None, **members) -> Watch:
@@ -158,7 +103,7 @@ async def test_an_engine_without_metrics_serves_and_tells_no_load(engine, fetche
 
 async def test_an_unknown_engine_is_told_by_its_page(engine, fetcher):
     engine.answers["/v1/models"] = (200, '{"data": [{"id": "m", "owned_by": "me"}]}')
-    engine.answers["/metrics"] = (200, (PAGES / "sglang.txt").read_text())
+    engine.serve("/metrics", "sglang")
     watch = watch_of(engine, fetcher)
     await watch.look()
     assert (watch.record.engine_kind, watch.record.engine.running) == ("sglang", 162)
@@ -175,7 +120,7 @@ async def test_another_engine_in_the_same_place_is_recognised(engine, fetcher):
         '{"data": [{"id": "n", "owned_by": "llamacpp", "meta": {"n_ctx": 2048}}]}',
     )
     engine.answers["/props"] = (200, '{"total_slots": 4}')
-    engine.answers["/metrics"] = (200, (PAGES / "llamacpp.txt").read_text())
+    engine.serve("/metrics", "llamacpp")
     await watch.look()
     assert (watch.record.engine_kind, watch.record.models.names, watch.record.models.slots) == (
         "llamacpp",
@@ -193,30 +138,11 @@ async def test_models_are_read_again(engine, fetcher, monkeypatch):
     assert watch.record.models.names == ("m", "adapter")
 
 
-async def test_the_cards_are_read_beside_the_engine_and_their_absence_is_no_failure(engine, fetcher):
-    engine.answers["/gpu"] = (200, (PAGES / "dcgm.txt").read_text())
-    watch = watch_of(engine, fetcher, dcgm_url=f"http://127.0.0.1:{engine.port}/gpu")
-    await watch.look()
-    assert watch.record.card.memory_use == 0.75
-    engine.answers["/gpu"] = (500, "")
-    assert (await watch.look())[0] is Look.OK
-    assert "500" in watch.record.notes["dcgm"]
-
-
 async def test_a_page_whose_url_is_none_is_told_and_takes_nothing_out(engine, fetcher):
     watch = watch_of(engine, fetcher)
-    for name in ("dcgm_url", "metrics_url"):
-        watch.config = watch.config.model_copy(update={name: "http://gpu:port/metrics"})
+    watch.config = watch.config.model_copy(update={"metrics_url": "http://gpu:port/metrics"})
     assert (await watch.look())[0] is Look.OK
-    assert "is no URL" in watch.record.notes["dcgm"]
     assert "is no URL" in watch.record.notes["metrics"]
-
-
-async def test_credentials_do_not_go_to_an_exporter(engine, fetcher):
-    engine.answers["/gpu"] = (200, (PAGES / "dcgm.txt").read_text())
-    watch = watch_of(engine, fetcher, api_key="sesame", dcgm_url=f"http://localhost:{engine.port}/gpu")
-    await watch._card()
-    assert engine.authorization is None
 
 
 async def test_a_failing_backend_is_asked_less_often_and_a_returning_one_at_the_usual_pace(engine, fetcher):
@@ -260,3 +186,19 @@ async def test_a_hurried_watch_looks_at_once(engine, fetcher):
     watch.hurry()
     assert await asyncio.wait_for(looks.get(), 20) is Look.OK
     task.cancel()
+
+
+async def test_an_engine_whose_counters_move_is_not_asked_whether_it_is_well(engine, fetcher, monkeypatch):
+    monkeypatch.setattr(watch_module, "HEALTH_EVERY_MS", 0)
+    watch = watch_of(engine, fetcher)
+    await watch.look()
+    await watch.look()
+    engine.asked.clear()
+    status, page = engine.answers["/metrics"]
+    engine.answers["/metrics"] = (status, page.replace("2.3456e+04", "2.3457e+04"))
+    await watch.look()
+    assert engine.asked == {"/metrics": 1, "/health": 1}
+    await watch.look()
+    assert engine.asked == {"/metrics": 2, "/health": 1}
+    await watch.look()
+    assert engine.asked == {"/metrics": 3, "/health": 2}
