@@ -23,7 +23,8 @@ MEMORY = "64m"
 ENGINE = """
 import http.server, json
 METRICS = '# TYPE vllm:num_requests_running gauge\\nvllm:num_requests_running 0\\n'
-PAGES = {"/health": "", "/metrics": METRICS, "/v1/models": json.dumps({"data": [{"id": "m", "owned_by": "vllm"}]})}
+MODELS = json.dumps({"data": [{"id": "m", "owned_by": "vllm"}]})
+PAGES = {"/health": "", "/metrics": METRICS, "/v1/models": MODELS}
 class Engine(http.server.BaseHTTPRequestHandler):
     held = []
     def do_GET(self):
@@ -86,7 +87,7 @@ async def test_a_container_killed_for_memory_is_back_in_rotation(
 
     async def until(holds: Any, seconds: float = 40) -> dict[str, Any]:
         async with asyncio.timeout(seconds):
-            while not holds(view := await seen()):
+            while not holds(view := await seen()):  # noqa: ASYNC110 - it happens in Docker
                 await asyncio.sleep(0.05)
         return view
 
@@ -96,9 +97,7 @@ async def test_a_container_killed_for_memory_is_back_in_rotation(
     view = await until(lambda view: view["state"] == "ready")
     assert view["measured"]["container_exit_code"]["value"] == 137
     actions = (await sidecar.http.get("/api/actions?backend=a")).json()["entries"]
-    assert [(entry["action"], entry["stage"]) for entry in actions] == [
-        ("restart", "done"),
-        ("restart", "begun"),
-    ]
+    stages = [(entry["action"], entry["stage"]) for entry in actions]
+    assert stages == [("restart", "done"), ("restart", "begun")]
     assert "out of memory" in actions[0]["reason"]
     assert actions[0]["detail"] == f"container {name} restarted (it had ended out of memory, status 137)"
