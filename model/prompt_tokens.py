@@ -1,4 +1,4 @@
-"""The weights by which `core/features.lua` estimates a prompt's tokens from what its text is made of.
+"""The weights by which `core/text_tokens.lua` estimates a text's tokens from the kinds of its bytes.
 
 python -m model.prompt_tokens        # prints them, from the recorded prompts (TOKENWEIR_DATA)
 """
@@ -7,49 +7,69 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from scipy.optimize import nnls
 
-from model import chats, recorded
+from model import recorded
 from model.core import Core, Floats
 
-COUNTED: Final = (
-    "words", "bytes", "digits", "marks", "brackets", "questions", "accents", "ideographs", "others",
-)  # fmt: skip
-LONGEST: Final = 4096
-"""Bytes of a text that are read whole."""
+PRIOR: Final = """
+  0.1  0.9  0.9  1.2  0.9  0.9  0.3  0  0.6  1.1  2
+  0    0.05 0.3  0.8  0.9  0.8  0.6  0  0.6  1.1  2
+  0    0.15 0.1  0.8  0.9  0.8  0.6  0  0.6  1.1  2
+  0.3  0.9  0.9  0.2  0.9  0.9  0.6  0  0.6  1.1  2
+  0.1  0.4  0.4  0.8  0.3  0.5  0.4  0  0.6  1.1  2
+  0.1  0.4  0.4  0.8  0.4  0.3  0.4  0  0.6  1.1  2
+  0.2  0.8  0.8  0.8  0.9  0.8  0.1  0  0.6  1.1  2
+  0    0.3  0.6  0.8  0.9  0.9  0.6  0  0.55 1.04 2
+  0    0    0    0    0    0    0    0  0    0    0
+  0    0    0    0    0    0    0    0  0    0    0
+  0    0    0    0    0    0    0    0  0    0    0
+"""
+"""What pairs weigh of which the prompts tell nothing: about one token a word, a third a digit, half a
+Cyrillic letter, one a Chinese character, two an emoji."""
+PRIOR_STRENGTH: Final = 0.3
+"""How firmly the prior is held: its squared difference weighs as much as so many squared relative errors."""
 
 
-def counts(core: Core, texts: list[str]) -> Floats:
-    """What each text is made of, one column each of `COUNTED`; ideographs are not words here."""
-    words = core.require("tokenweir.core.words").text
-    plain = chats.Application("", None, {}, [], None, "chat", 1.0)
-    rows = []
-    for text in texts:
-        core.read(["chat"], [chats.body("m", plain, [], text)])
-        found: list[Any] = [getattr(words, name) for name in COUNTED]
-        found[0] -= words.ideographs
-        rows.append(found)
-    return np.array(rows, np.float64)
+def pairs(core: Core, text: bytes) -> Floats:
+    """How often a byte of each kind follows one of each kind, as a flat array."""
+    module = core.require("tokenweir.core.text_tokens")
+    kinds, kind = int(module.KINDS), module.kind
+    of_byte = np.array([int(kind(c)) for c in range(256)])
+    found = of_byte[np.frombuffer(text, np.uint8)]
+    before = np.concatenate(([int(kind(32))], found[:-1]))
+    return np.bincount(before * kinds + found, minlength=kinds * kinds).astype(np.float64)
 
 
 def fit(counted: Floats, tokens: Floats) -> Floats:
-    """Weights from 0 that make the least squared relative error."""
-    weight = 1 / np.maximum(tokens, 1)
-    found, _ = nnls(counted * weight[:, None], tokens * weight)
+    """Weights from 0 that make the least squared relative error, drawn towards `PRIOR`."""
+    prior = np.array(PRIOR.split(), np.float64)
+    held = np.sqrt(PRIOR_STRENGTH) * np.eye(len(prior))
+    scale = 1 / np.maximum(tokens, 1)
+    found, _ = nnls(
+        np.concatenate((counted * scale[:, None], held)),
+        np.concatenate((tokens * scale, held @ prior)),
+    )
     return np.asarray(found, np.float64)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Fit and print."""
     root = Path(__file__).resolve().parents[1]
     data = recorded.load(Path(os.environ.get("TOKENWEIR_DATA") or root.parent / "shared" / "data"))
-    short = [k for k, text in enumerate(data.texts) if len(text.encode()) <= LONGEST]
-    told = data.text_tokens[short].astype(np.float64)
-    counted = counts(Core(), [data.texts[k] for k in short])
-    weights = fit(counted, told)
-    for name, value in zip(COUNTED, weights, strict=True):
-        print(f"{name:12} {value:.3f}")
-    error = np.abs(counted @ weights / told - 1)
+    core = Core()
+    told = data.text_tokens.astype(np.float64)
+    counted = np.array([pairs(core, text.encode()) for text in data.texts])
+    found = fit(counted, told)
+    kinds = round(len(found) ** 0.5)
+    for row in found.reshape(kinds, kinds):
+        print("  { " + ", ".join(f"{value * 1000:.0f}" for value in row) + " },")
+    error = np.abs(counted @ found / told - 1)
     print(f"relative error: median {np.median(error):.3f}, 90 % {np.quantile(error, 0.9):.3f}")
+
+
+if __name__ == "__main__":
+    main()

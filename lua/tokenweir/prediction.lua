@@ -20,6 +20,9 @@ local CLASS_THRESHOLD = 50
 local SETS = 1024
 local VECTOR_BYTES = 4 * features.COUNT
 local MOST_TOKENIZERS = 512
+--- Requests of a worker whose features are recorded in a second: 100 make the newest 50,000, from which is trained, in
+-- minutes, and a busy gateway is spared the rest.
+local MOST_RECORDED = 100
 
 --- Kinds whose answers have a length that their request tells something of.
 local UNDERSTOOD = { chat = true, completions = true, responses = true }
@@ -29,6 +32,7 @@ local CUT_SHORT = { client_gone = true, upstream_broke = true, timeout = true }
 local _M = {}
 
 local state = estimator.new(SETS)
+local second_ends, recorded = 0, 0
 local x = estimator.x
 
 -- Output priors by public name, of the settings they were made from.
@@ -90,29 +94,44 @@ local function session_id(r)
   return r.session and r.session % 1048576 * 4294967296 + r.session_set % 4294967296 or 0
 end
 
--- Keeps the vector of some of the requests for their completion records.
-local function sample(r, how)
-  if how.record and random() < how.sample then
-    r.vector = text_of(x, VECTOR_BYTES)
-    r.hashed = how.words and text_of(words.text.index, 2 * words.text.count) or ""
+-- Whether this request's features are to be recorded: a share of them, and no more in a second than training makes use
+-- of.
+local function is_sampled(how, now)
+  if not how.record or random() >= how.sample then
+    return false
+  elseif now >= second_ends then
+    second_ends, recorded = now + 1000, 0
   end
+  recorded = recorded + 1
+  return recorded <= MOST_RECORDED
+end
+
+-- Keeps the vector for the completion record.
+local function keep(r, how)
+  r.vector = text_of(x, VECTOR_BYTES)
+  r.hashed = how.words and text_of(words.text.index, 2 * words.text.count) or ""
 end
 
 local function understand(r, known, parsed)
+  local how = known.settings.predictor
+  local fitted = how.enabled and known.predictor or nil
+  local sampled = is_sampled(how, r.arrived)
   if parsed.found then
     adopt_features(parsed)
-  else
+  elseif fitted or sampled then
     features.read(parsed, x)
+  else
+    features.glance(parsed, x)
   end
   r.raw_prompt, r.media = prompt_tokens.raw(parsed.estimated_tokens, parsed.messages), parsed.media
   r.prompt = prompt_tokens.estimate(tokenizer_of(r.model), r.raw_prompt, parsed.media)
   r.key_id, r.system_id, r.session_id = key_id(r.key), parsed.system_id, session_id(r)
-  local settings = known.settings
-  r.stats, r.prior = known.stats and known.stats.models[r.model], prior_of(settings, r.model)
-  local how = settings.predictor
-  r.fitted = how.enabled and known.predictor or nil
-  estimator.predict(state, r.fitted, r)
-  sample(r, how)
+  r.stats, r.prior = known.stats and known.stats.models[r.model], prior_of(known.settings, r.model)
+  r.fitted = fitted
+  estimator.predict(state, fitted, r)
+  if sampled then
+    keep(r, how)
+  end
 end
 
 --- Fills `prompt`, `n`, `max_tokens`, `mean`, `median`, `q90`, `sd`, `class`, `tokens_per_event` and `source` of a

@@ -54,3 +54,9 @@ def test_code_does_not_count_in_the_bar_for_prose():
 
 def test_what_was_not_measured_misses_its_bar():
     assert not any(bar.ok for bar in bars([]))
+
+
+def test_a_trained_predictor_has_bars_of_its_own():
+    found = values([case(cpu_us_added=9.0), case("tokenweir-predictor", cpu_us_added=33.0)])
+    assert found["CPU added to plain nginx at 2 KB, us"] == 9.0
+    assert found["CPU added, predicting, at 2 KB, us"] == 33.0
