@@ -50,7 +50,7 @@ class Plan:
     streams: StreamCase
 
 
-_MAIN = ("nginx-1", "tokenweir-1", "vllm-router")
+_MAIN = ("nginx-1", "tokenweir-1", "tokenweir-predictor-1", "vllm-router")
 _BODIES: tuple[tuple[int, Text], ...] = (
     (2 * KIB, "prose"),
     (20 * KIB, "prose"),

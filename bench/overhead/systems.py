@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench.overhead import predictor
 from bench.overhead.measure import System
 from bench.overhead.peers import PEERS, PeerRouter
 from bench.overhead.plain import PlainNginx
@@ -17,6 +18,9 @@ from bench.servers.process import Process, StartError
 from bench.servers.redis import Redis
 
 WORKERS = (1, 2)
+PREDICTING = "tokenweir-predictor"
+"""Tokenweir with a trained predictor in service; without, it predicts by running figures."""
+PATIENCE_S = 30
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -46,15 +50,7 @@ def start(folder: Path, stack: contextlib.ExitStack, say: Callable[[str], None])
     """Start the upstream, plain nginx, Tokenweir and the peers; `stack` stops them."""
     upstream = stack.enter_context(Upstream(folder / "upstream"))
     found = Systems()
-    redis = stack.enter_context(Redis(folder / "redis"))
-    publisher = stack.enter_context(
-        Process(
-            "publisher",
-            [sys.executable, "-m", "bench.servers.publisher", redis.url, MODEL, *map(str, upstream.ports)],
-            folder / "publisher.log",
-            cwd=ROOT,
-        )
-    )
+    redis, publisher = _redis(upstream, folder / "redis", stack)
     found.beside = {"redis": redis, "publisher": publisher}
     for workers in WORKERS:
         name = f"nginx-{workers}"
@@ -64,6 +60,15 @@ def start(folder: Path, stack: contextlib.ExitStack, say: Callable[[str], None])
         say(f"starting {name}")
         found.systems[name] = stack.enter_context(_tokenweir(name, workers, upstream, redis, folder / name))
         found.workers[name] = workers
+    say("training a predictor")
+    trained, _ = _redis(upstream, folder / "redis-predictor", stack)
+    predictor.publish(trained.url)
+    name = f"{PREDICTING}-1"
+    say(f"starting {name}")
+    server = _tokenweir(name, 1, upstream, trained, folder / name)
+    found.systems[name] = stack.enter_context(server)
+    server.wait_until(lambda: _predicts(server), "predicting", PATIENCE_S)
+    found.workers[name] = 1
     for peer in PEERS:
         say(f"starting {peer.name} (its first time here installs it)")
         try:
@@ -75,6 +80,24 @@ def start(folder: Path, stack: contextlib.ExitStack, say: Callable[[str], None])
             found.started[peer.name] = f"not started: {error}"
             say(f"{peer.name}: {found.started[peer.name]}")
     return found
+
+
+def _redis(upstream: Upstream, folder: Path, stack: contextlib.ExitStack) -> tuple[Redis, Process]:
+    """A Redis, and what publishes the fleet in it."""
+    redis = stack.enter_context(Redis(folder))
+    publisher = stack.enter_context(
+        Process(
+            "publisher",
+            [sys.executable, "-m", "bench.servers.publisher", redis.url, MODEL, *map(str, upstream.ports)],
+            folder / "publisher.log",
+            cwd=ROOT,
+        )
+    )
+    return redis, publisher
+
+
+def _predicts(server: gateway.Gateway) -> bool:
+    return server.metrics().get(f'tokenweir_predictor{{version="{predictor.VERSION}"}}', 0) > 0
 
 
 def _tokenweir(name: str, workers: int, upstream: Upstream, redis: Redis, folder: Path) -> gateway.Gateway:
