@@ -456,6 +456,10 @@ _M.shapes = {
               ["type"] = "boolean",
               ["default"] = false,
             },
+            ["late"] = {
+              ["type"] = "boolean",
+              ["default"] = false,
+            },
             ["reasons"] = {
               ["type"] = "array",
               ["max_items"] = 24,

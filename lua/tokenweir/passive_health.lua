@@ -69,8 +69,9 @@ function _M.probe(place, now)
   return health.probe(region.health()[place], now, settings())
 end
 
---- To be called before that for a backend that an old snapshot says is out.
--- @param since ms, when the snapshot was first seen
+--- To be called before that for a backend that an old snapshot says is out, or of which nothing is known but that it
+-- did not answer the sidecar in time.
+-- @param since ms, from when on a sign of life disproves that
 function _M.doubt(place, since, now)
   health.doubt(region.health()[place], since, now)
 end

@@ -17,6 +17,10 @@ local get_policy, policy_pick, serving = policy.get, policy.pick, policy.serving
 local max, random = math.max, math.random
 local pairs = pairs
 
+--- A backend that answered a request this recently is alive, though the sidecar waits for it in vain: as long as the
+-- sidecar's own rule of the same kind.
+local ALIVE_MS = 3000
+
 local candidates = require("table.new")(contract.numbers.max_backends, 0)
 local query = {
   now = 0, health = nil, stale = false, random = random, settings = nil, by_turn = false, tried = {}, tried_count = 0,
@@ -137,7 +141,8 @@ function _M.take(known, r, index, now)
   r.fallback = fleet.role[index] == "fallback"
   ledger.reserve(r, fleet, index, now)
   if fleet.state[index] ~= "ready" then
-    passive_health.doubt(target.place, max(0, now - known.snapshot_age_ms), now)
+    local said_at = known.stale and now - known.snapshot_age_ms or now - ALIVE_MS
+    passive_health.doubt(target.place, max(0, said_at), now)
   end
   r.probe = passive_health.probe(target.place, now)
 end

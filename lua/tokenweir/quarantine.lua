@@ -126,7 +126,7 @@ end
 -- takes a backend out within a second, no request meets the closed port.
 function _M.follow(fleet, settings)
   for i = 1, fleet.size do
-    if fleet.refused[i] or fleet.state[i] == "down" and fleet.scrape_failures[i] > 0 then
+    if fleet.refused[i] or fleet.state[i] == "down" and fleet.scrape_failures[i] > 0 and not fleet.late[i] then
       _M.crashed(fleet.id[i], settings and settings.limits.quarantine_ms)
     end
   end

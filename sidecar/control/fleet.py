@@ -165,6 +165,7 @@ class Fleet:
             progress_age_ms=member.progress.age_ms(now, record.failures),
             scrape_failures=record.failures,
             refused=member.refused,
+            late=member.late,
             reasons=[reason for reason in reasons if reason][:REASONS_MOST],
         )
 

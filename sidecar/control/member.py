@@ -39,6 +39,7 @@ class Member:
     """When a request last ended well there."""
     refused: bool = False
     """Whether the last look found no one there."""
+    _late: bool = False
     readiness: Readiness = field(default_factory=Readiness)
     progress: Progress = field(default_factory=Progress)
     foreign: ForeignLoad = field(default_factory=ForeignLoad)
@@ -79,6 +80,11 @@ class Member:
         if self.readiness.state is State.READY and self.warming is not None:
             return State.STARTING
         return self.readiness.state
+
+    @property
+    def late(self) -> bool:
+        """Whether it is down only because it did not answer in time."""
+        return self._late and self.readiness.state is State.DOWN and self.held_out is None
 
     @property
     def role(self) -> Role:
@@ -125,7 +131,7 @@ class Member:
     def look(self, look: Look, text: str, now: float) -> None:
         """Take a look that a watch just had."""
         before = self.readiness.state
-        self.refused = look is Look.REFUSED
+        self.refused, self._late = look is Look.REFUSED, look is Look.LATE
         first, self._looks = self._looks == 0, self._looks + 1
         self.failures.looked(look, before is State.READY, now)
         self.readiness.observe(look, text, now, self.served_at)

@@ -94,6 +94,13 @@ class Backend(Record):
     refused: Annotated[
         bool, Field(description="the last look at it found no one there: its port was closed")
     ] = False
+    late: Annotated[
+        bool,
+        Field(
+            description="it is down only because it did not answer in time: frozen, or merely busy. Where no "
+            "other backend is left, one request may try it"
+        ),
+    ] = False
     reasons: Annotated[
         list[str], Field(max_length=24, description="why it has this state and these scores")
     ] = []

@@ -69,8 +69,9 @@ local left_out = { ejected = false, tried = false, long = false, retry_at = nil 
 
 --- Collects the backends of one role that satisfy everything but the ramp.
 -- @param panic whether ejections after error answers are overlooked; @param any_context whether lengths are
+-- @param late whether those take part that are down only because they did not answer the sidecar in time
 -- @return count, and whether one of them ramps
-local function collect(fleet, pool, query, role, out, panic, any_context)
+local function collect(fleet, pool, query, role, out, panic, any_context, late)
   local rows, now, stale = query.health, query.now, query.stale
   local precision = query.precision
   local group, upstream = query.credential_group, query.upstream
@@ -79,7 +80,7 @@ local function collect(fleet, pool, query, role, out, panic, any_context)
   for k = 1, pool.size do
     local i = pool[k]
     local state = states[i]
-    if (state == "ready" or stale and OUTDATED[state]) and roles[i] == role
+    if (state == "ready" or stale and OUTDATED[state] or late and fleet.late[i]) and roles[i] == role
       and (not precision or fleet.precision[i] == precision)
       and (not group or fleet.credential_group[i] == group) and (not upstream or pool.upstream[k] == upstream)
     then
@@ -106,11 +107,11 @@ local function collect(fleet, pool, query, role, out, panic, any_context)
 end
 
 -- The same of the first role that has any, or of the one that is asked for.
-local function collect_roles(fleet, pool, query, out, panic, any_context)
+local function collect_roles(fleet, pool, query, out, panic, any_context, late)
   local asked = query.role
   for k = 1, asked and 1 or #ROLES do
     local role = asked or ROLES[k]
-    local count, ramping = collect(fleet, pool, query, role, out, panic, any_context)
+    local count, ramping = collect(fleet, pool, query, role, out, panic, any_context, late)
     if count > 0 then
       return count, ramping, role
     end
@@ -128,7 +129,8 @@ end
 -- @param out array that gets the indices 1 .. count, all of one role
 -- @return count, a word or nil, a time or nil. The word tells
 --   with candidates: "context" (the prompt seems longer than any of them takes: the engine knows better), "panic" (all
---   had been ejected for error answers and are tried all the same: one bad client must not close the fleet);
+--   had been ejected for error answers and are tried all the same: one bad client must not close the fleet), "late"
+--   (the sidecar waited for all of them in vain, which says as much of the sidecar: they are probed);
 --   without: "ejected" (and the time, ms, when the first may be probed), "tried" or "down"
 function _M.filter(fleet, pool, query, out)
   left_out.ejected, left_out.tried, left_out.long, left_out.retry_at = false, false, false, nil
@@ -143,6 +145,10 @@ function _M.filter(fleet, pool, query, out)
     word = "panic"
   end
   if count == 0 then
+    count, ramping, role = collect_roles(fleet, pool, query, out, false, true, true)
+    word = "late"
+  end
+  if count == 0 then
     return 0, left_out.ejected and "ejected" or left_out.tried and "tried" or "down", left_out.retry_at
   end
   if ramping then
@@ -151,7 +157,7 @@ function _M.filter(fleet, pool, query, out)
       return kept, word
     end
     -- All of them ramp and none was drawn: somebody has to serve.
-    count = collect(fleet, pool, query, role, out, word == "panic", word ~= nil)
+    count = collect(fleet, pool, query, role, out, word == "panic", word ~= nil, word == "late")
   end
   return count, word
 end

@@ -154,8 +154,8 @@ end
 -- @param settings table or nil, the decoded `tw:settings` (aliases)
 -- @param slot_of function(id) -> slot (whole number >= 0) | nil, err: the ledger's place of a backend
 -- @return table: `size`; arrays by index of every member named in NUMBERS and STRINGS, the four coefficients of `cost`,
---   `tls`, `tls_verify`, `refused`, `slot`, `foreign_requests`, `foreign_tokens`, `relative_speed` (1: as fast as its
---   peers on average), `error_rate` (moving share of requests not served, written by `eligible.lua`);
+--   `tls`, `tls_verify`, `refused`, `late`, `slot`, `foreign_requests`, `foreign_tokens`, `relative_speed` (1: as fast
+--   as its peers on average), `error_rate` (moving share of requests not served, written by `eligible.lua`);
 --   `index` (id -> index);
 --   `models[name]` -> {size, name = the public name, [k] = index, upstream = {[k] = the engine's name}, fallbacks = how
 --   many of them are of that role, control = the snapshot's `models[name]`, or NO_CONTROL}; or nil, err
@@ -164,7 +164,8 @@ function _M.build(snapshot, settings, slot_of)
   local backends = type(snapshot.backends) == "table" and snapshot.backends or {}
   local size = #backends
   local fleet = {
-    size = size, models = {}, index = {}, tls = {}, tls_verify = {}, refused = {}, slot = SLOTS(size + 1),
+    size = size, models = {}, index = {}, slot = SLOTS(size + 1),
+    tls = {}, tls_verify = {}, refused = {}, late = {},
   }
   for name in pairs(NUMBERS) do
     fleet[name] = DOUBLES(size + 1)
@@ -204,7 +205,7 @@ function _M.build(snapshot, settings, slot_of)
     end
     fleet.tls[i] = backend.tls == true
     fleet.tls_verify[i] = backend.tls_verify ~= false
-    fleet.refused[i] = backend.refused == true
+    fleet.refused[i], fleet.late[i] = backend.refused == true, backend.late == true
     if type(backend.foreign) == "table" then
       local foreign = backend.foreign
       fleet.foreign_requests[i] = type(foreign.requests) == "number" and foreign.requests or 0

@@ -35,7 +35,9 @@ typedef struct {
 local CLOSED, EJECTED, HALF_OPEN, PROBING = 0, 1, 2, 3
 
 --- Why a request failed.
-local CAUSES = { connect = 1, status = 2, broke = 3, hang = 4, memory = 5 }
+local CAUSES = { connect = 1, status = 2, broke = 3, hang = 4, memory = 5, doubt = 6 }
+
+local DOUBT = CAUSES.doubt
 
 local DEFAULTS = {
   failures = 3, eject_ms = 5000, eject_max_ms = 60000, probe_ms = 30000,
@@ -108,11 +110,12 @@ function _M.probe(h, now, settings)
   return true
 end
 
---- What was said of this backend is out of date, and it has not come back since: it is half-open, until a probe tells.
+--- It was said that this backend is out, which may be out of date, and nothing has shown since that it is not: it is
+-- half-open, until a probe tells.
 -- @param since ms, when it was said
 function _M.doubt(h, since, now)
-  if h.ejected_until == 0 and h.closed_at <= since then
-    h.ejected_until, h.probe_until = now, 0
+  if h.ejected_until == 0 and h.closed_at <= since and h.last_byte <= since then
+    h.ejected_until, h.probe_until, h.cause = now, 0, CAUSES.doubt
   end
 end
 
@@ -222,13 +225,13 @@ end
 
 --- A byte of an answer came.
 -- @param since ms since the stream's previous byte; nil for its first
--- @return boolean whether a hung backend came back by it
+-- @return boolean whether a backend came back by it that had hung, or was in doubt
 function _M.byte(h, now, since)
   h.last_byte = now
   if since and since >= 0 then
     h.gap = h.gap == 0 and since or h.gap + GAP_ALPHA * (since - h.gap)
   end
-  if h.hung ~= 0 then
+  if h.hung ~= 0 or h.cause == DOUBT then
     close(h, now)
     return true
   end

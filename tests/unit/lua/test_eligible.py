@@ -100,6 +100,22 @@ def test_on_a_stale_snapshot_what_was_out_may_be_tried_again_but_not_what_drains
     assert chosen(stale=True)[:2] == ([], "ejected"), "one probe at a time"
 
 
+def test_who_is_down_only_for_being_late_is_tried_where_nobody_else_is_left(lua: Any) -> None:
+    late = {"state": "down", "late": True, "scrape_failures": 2}
+    chosen = Filter(lua, backend("a"), backend("b", **late), backend("c", state="down"))
+    assert chosen()[:2] == ([1], "")
+    assert chosen(tried=[1])[:2] == ([2], "late")
+    chosen.fail(1)
+    assert chosen()[:2] == ([2], "late")
+    chosen.health.doubt(chosen.row(2), NOW - 3000, NOW)
+    chosen.health.probe(chosen.row(2), NOW)
+    assert chosen()[:2] == ([], "ejected"), "one probe at a time"
+    chosen.health.byte(chosen.row(2), NOW + 10)
+    assert chosen(NOW + 20)[:2] == ([2], "late"), "it lives"
+    chosen.health.hang(chosen.row(2), NOW + 30)
+    assert chosen(NOW + 60_000, tried=[1])[:2] == ([], "ejected"), "it stands still"
+
+
 def test_nothing_ready_is_told_as_down(lua: Any) -> None:
     assert Filter(lua, backend("a", state="down"))()[:2] == ([], "down")
 

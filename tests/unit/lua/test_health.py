@@ -134,6 +134,15 @@ def test_a_backend_in_doubt_is_half_open_until_it_has_served_once(health: Any, h
     assert health.state(h, START + 40) == health.HALF_OPEN
 
 
+def test_the_first_byte_ends_a_doubt(health: Any, h: Any) -> None:
+    health.doubt(h, START - 3000, START)
+    health.probe(h, START)
+    assert health.byte(h, START + 10) is True
+    assert health.state(h, START + 10) == health.CLOSED
+    health.doubt(h, START + 5, START + 3005)
+    assert health.state(h, START + 3005) == health.CLOSED, "it has been heard of since then"
+
+
 def test_a_probe_of_which_nothing_is_heard_makes_room_for_the_next(health: Any, h: Any) -> None:
     fail(health, h, 3)
     health.probe(h, START + 5000)

@@ -133,6 +133,20 @@ def test_a_closed_port_is_told_at_the_first_look_that_meets_it(fleet):
     assert not fleet.decide(2500)[0].refused
 
 
+def test_one_that_is_down_for_being_late_is_told_as_such(fleet):
+    serve(fleet)
+    fleet.observe("a", Look.LATE, "no answer", 4000)
+    assert not fleet.decide(4000)[0].late, "still in rotation"
+    fleet.observe("a", Look.LATE, "no answer", 5000)
+    (backend,) = fleet.decide(5000)
+    assert (backend.state, backend.late, backend.refused) == (State.DOWN, True, False)
+    fleet.members["a"].held_out = "a GPU is out"
+    assert not fleet.decide(5000)[0].late, "it must get nothing, for another reason"
+    fleet.members["a"].held_out = None
+    fleet.observe("a", Look.REFUSED, "connection refused", 6000)
+    assert not fleet.decide(6000)[0].late
+
+
 def test_old_load_is_not_told(fleet):
     serve(fleet, at=0)
     (backend,) = fleet.decide(20_000)
