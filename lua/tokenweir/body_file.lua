@@ -74,7 +74,7 @@ end
 -- @treturn table `ok` true: the fields of `request.parse`, `digest`, `opening_digest`, `texts` (by name:
 --   `prompt_cache_key`, `user`, `previous_response_id`), of prompts that are predicted what `features.read` finds
 --   (`vector` and `hashed`: its vector's and its words' bytes), and `object`, `members`, `names`, `firsts`, `lasts`,
---   `keys`, `numbers` as `splice`, `burst`, `request.at` and `request.span` want them; `ok` false: `code`, `message`,
+--   `keys`, `numbers` as `splice`, `burst`, `request.span` want them; `ok` false: `code`, `message`,
 --   `param`; the code `unreadable` is the gateway's own trouble, all others are the client's
 function _M.inspect(path, kind)
   local file, trouble = mapped_file.open(path)

@@ -237,9 +237,4 @@ function _M.advance(known, now)
   end
 end
 
---- @return number of requests of this worker whose progress is estimated
-function _M.unseen()
-  return unseen_count
-end
-
 return _M

@@ -66,22 +66,4 @@ function _M.deviation(row, own, common)
   return sqrt(row.variance + own.variance + shared * shared)
 end
 
---- Whether the request fits by predicted peak: `peak + z * deviation <= capacity`, and, whatever is predicted,
--- `held + prompt <= kv_cap * capacity`. The buckets are looked at only where the cheap bound does not settle it.
--- @param capacity KV tokens
--- @param settings table with `z`, `kv_cap`, `common_deviation`
--- @return boolean, and the peak (KV tokens; the bound where that was enough)
-function _M.feasible(row, own, capacity, settings)
-  local peak = _M.bound(row, own)
-  if row.held + own.prompt > settings.kv_cap * capacity then
-    return false, peak
-  end
-  local margin = settings.z * _M.deviation(row, own, settings.common_deviation)
-  if peak + margin <= capacity then
-    return true, peak
-  end
-  peak = _M.walk(row, own)
-  return peak + margin <= capacity, peak
-end
-
 return _M

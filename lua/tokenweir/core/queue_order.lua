@@ -59,30 +59,4 @@ function _M.remove(line, ticket)
   return true
 end
 
---- How many of this worker's waiters stand before the ticket.
-function _M.ahead(line, ticket)
-  local before = 0
-  for at = line.first, line.last do
-    local there = line.places[at]
-    if there >= ticket then
-      break
-    elseif there > 0 then
-      before = before + 1
-    end
-  end
-  return before
-end
-
---- Whether it is the ticket's turn.
--- @param heads array 1 .. count of what the live workers show, 0 where nobody waits
-function _M.turn(ticket, heads, count)
-  for k = 1, count do
-    local head = heads[k]
-    if head > 0 and head < ticket then
-      return false
-    end
-  end
-  return true
-end
-
 return _M

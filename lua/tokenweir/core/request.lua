@@ -3,7 +3,7 @@
 --     local out = {}
 --     local ok, code, message, param = request.parse("chat", body, out)
 --     -- out.model, out.stream, out.n, out.max_tokens, out.prompt_bytes, ...
---     request.at(out, "model")     --> { { first, last } }, 1-based and inclusive, as string.sub and splice take them
+--     request.span(out, "model")   --> first, last: 1-based and inclusive, as string.sub and splice take them
 --     request.clear(out)           -- before the table waits for the next request
 --
 -- Of members given twice the last one counts, as in Python's parser; `out.conflict` names one whose values differ,
@@ -202,18 +202,6 @@ function _M.adopt(out, found, path)
     out[name] = found[name]
   end
   out.found, out.file = found, path
-end
-
---- Every place of a top-level member's value, in order.
--- @treturn table of { first, last }, 1-based and inclusive; empty when absent
-function _M.at(out, name)
-  local places = {}
-  for k = 1, out.members do
-    if out.names[k] == name then
-      places[#places + 1] = { out.firsts[k] + 1, out.lasts[k] }
-    end
-  end
-  return places
 end
 
 --- The place of the member's value that counts, without making a table.

@@ -16,8 +16,6 @@ PEAK = RUNTIME.eval(b'require "tokenweir.core.peak"')
 LOAD = RUNTIME.eval(b'require "tokenweir.core.load"')
 DEMAND = RUNTIME.eval(b'require "tokenweir.core.demand"')
 
-SETTINGS = to_lua(RUNTIME, {"z": 1.3, "kv_cap": 0.85, "common_deviation": 0.1})
-
 
 def asked(**members: Any) -> Any:
     """What a request asks, as a policy sees it."""
@@ -73,20 +71,6 @@ def test_an_error_common_to_all_predictions_grows_with_their_sum() -> None:
     own = asked(prompt=0, mean=100, sd=30)
     assert PEAK.deviation(at.row, own, 0) == math.sqrt(10 * 900)
     assert PEAK.deviation(at.row, own, 0.5) == math.sqrt(10 * 900 + 500**2)
-
-
-def test_the_margin_counts_against_the_capacity() -> None:
-    at = Row([])
-    own = asked(prompt=100, mean=100, sd=100)
-    margin = 1.3 * math.sqrt(100**2 + 10**2)
-    assert PEAK.feasible(at.row, own, 200 + margin + 1, SETTINGS)[0] is True
-    assert PEAK.feasible(at.row, own, 200 + margin - 1, SETTINGS)[0] is False
-
-
-def test_what_is_held_stays_below_the_safety_share_whatever_is_predicted() -> None:
-    at = Row([{"prompt": 800, "mean": 1}])
-    assert PEAK.feasible(at.row, asked(prompt=50, mean=1), 1000, SETTINGS)[0] is True
-    assert PEAK.feasible(at.row, asked(prompt=51, mean=1), 1000, SETTINGS)[0] is False
 
 
 REQUEST = st.fixed_dictionaries(

@@ -37,7 +37,9 @@ class Parser:
         return self.out
 
     def places(self, name: str) -> list[tuple[int, int]]:
-        return [(int(p[1]), int(p[2])) for p in self.request.at(self.out, name.encode()).values()]
+        out = self.out
+        here = [k for k in range(1, int(out.members) + 1) if out.names[k] == name.encode()]
+        return [(int(out.firsts[k]) + 1, int(out.lasts[k])) for k in here]
 
     def span(self, name: str) -> tuple[int, int] | None:
         return self.request.span(self.out, name.encode())

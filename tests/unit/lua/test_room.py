@@ -1,0 +1,75 @@
+"""`lua/tokenweir/core/room.lua`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from tests.unit.lua.fleets import backend, snapshot, to_lua
+from tests.unit.lua.views import View
+
+
+class Room:
+    """What one backend has room for."""
+
+    def __init__(self, lua: Any, **members: Any) -> None:
+        self.view = View(lua, snapshot(backend("b1", **members)))
+        self.room = self.view.require("tokenweir.core.room")
+        self.demand = self.view.require("tokenweir.core.demand")
+
+    def glance(self, **asked: Any) -> int:
+        return int(self.room.glance(self.view.view, 1, self._measure(asked)))
+
+    def fits(self, **asked: Any) -> bool:
+        own = self._measure(asked)
+        space = self.room.glance(self.view.view, 1, own)
+        return bool(
+            space == self.room.YES or (space != self.room.NO and self.room.fits(self.view.view, 1, own))
+        )
+
+    def _measure(self, asked: dict[str, Any]) -> Any:
+        own = self.view.lua.table()
+        self.demand.measure(to_lua(self.view.lua, {"n": 1, "sd": 0} | asked), own)
+        return own
+
+
+def test_the_margin_counts_against_the_capacity(lua: Any) -> None:
+    margin = 1.3 * math.sqrt(100**2 + 10**2)
+    asked = {"prompt": 100, "mean": 100, "sd": 100}
+    assert Room(lua, capacity=math.ceil(200 + margin)).fits(**asked)
+    assert not Room(lua, capacity=math.floor(200 + margin)).fits(**asked)
+
+
+def test_what_is_held_stays_below_the_safety_share_whatever_is_predicted(lua: Any) -> None:
+    room = Room(lua, capacity=1000)
+    room.view.hold(1, prompt=800, mean=1, sd=0)
+    assert room.fits(prompt=50, mean=1)
+    assert not room.fits(prompt=51, mean=1)
+
+
+def test_where_the_totals_do_not_settle_it_the_buckets_do(lua: Any) -> None:
+    room = Room(lua, capacity=16_000)
+    for _ in range(10):
+        room.view.hold(1, prompt=1000, mean=8, sd=0)
+    asked = {"prompt": 100, "mean": 4096}
+    assert room.glance(**asked) == room.room.YES
+    small = Room(lua, capacity=14_500)
+    for _ in range(10):
+        small.view.hold(1, prompt=1000, mean=8, sd=0)
+    assert small.glance(**asked) == small.room.MAYBE, "held and remaining together exceed it"
+    assert small.fits(**asked), "the short ones are gone when the long one is at its longest"
+
+
+@pytest.mark.parametrize("held", [0, 5])
+def test_a_limit_of_sequences_holds_but_an_idle_backend_takes_any_request(lua: Any, held: int) -> None:
+    room = Room(lua, capacity=None, concurrency=6)
+    for _ in range(held):
+        room.view.hold(1)
+    assert room.fits(n=1, prompt=10, mean=10)
+    assert room.fits(n=8, prompt=10, mean=10) is (held == 0)
+
+
+def test_a_backend_of_unknown_size_has_room(lua: Any) -> None:
+    assert Room(lua, capacity=None).fits(prompt=10**6, mean=10**6)
