@@ -1,4 +1,5 @@
--- Tells the tests which documents each worker has applied.
+-- Tells the tests which documents each worker has applied, and how often it has looked for new keys of backends.
+local credentials = require "tokenweir.credentials"
 local state = require "tokenweir.state"
 
 local dict = ngx.shared.test_applied
@@ -18,6 +19,12 @@ function _M.start()
     end
     dict:set(ngx.worker.pid() .. " " .. name, number)
   end)
+  local refresh = credentials.refresh
+  credentials.refresh = function()
+    local changed = refresh()
+    dict:incr(ngx.worker.pid() .. " keys", 1, 0)
+    return changed
+  end
 end
 
 --- Lines of worker, document, number.

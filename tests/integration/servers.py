@@ -50,6 +50,13 @@ def quickest(attempt: Callable[[], float], enough: float, attempts: int = 5) -> 
     return best
 
 
+def well_within_a_minute(seconds: float = 5) -> None:
+    """Waits for the next minute where this one ends soon, so that all that follows is counted in one."""
+    left = 60 - time.time() % 60
+    if left < seconds:
+        time.sleep(left)
+
+
 def _answers(port: int) -> bool:
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
         return True
@@ -104,13 +111,15 @@ class RedisServer:
         return redis.Redis(port=self.port, decode_responses=True)
 
 
+def observed(lines: str, name: str) -> dict[int, float]:
+    """A figure of each worker, by process id, from what `observe.lua` tells."""
+    rows = (line.split() for line in lines.splitlines())
+    return {int(pid): float(value) for pid, of, value in rows if of == name}
+
+
 def applied_everywhere(lines: str, workers: Iterable[int], count: int, document: str, number: float) -> bool:
     """Whether `count` of the workers have applied this version of a document, by what `observe.lua` tells."""
-    applied = {
-        int(pid): float(value)
-        for pid, name, value in (line.split() for line in lines.splitlines())
-        if name == document
-    }
+    applied = observed(lines, document)
     return sum(applied.get(pid, -1) >= number for pid in workers) >= count
 
 

@@ -97,7 +97,7 @@ def test_nothing_is_lost_over_reloads(gateway: Gateway, stream: Stream) -> None:
 def test_nothing_is_lost_when_the_gateway_is_stopped_gracefully(gateway: Gateway, stream: Stream) -> None:
     emit(gateway, 4, 300)
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        held = [pool.submit(gateway.get, "hold", ms=2000) for _ in range(8)]
+        held = [pool.submit(gateway.get, "hold", ms=6000) for _ in range(8)]
         wait_until(lambda: gateway.json("own")["gpu-a"]["n"] == 8, what="eight requests")
         gateway.nginx.stop(graceful=True)
         assert [future.result().status_code for future in held] == [200] * 8

@@ -169,7 +169,7 @@ def test_a_binary_upgrade_counts_old_and_new_workers_together(
     publish()
     gateway = start_gateway(detached=True)
     wait_until(lambda: gateway.json("state").get("backends"))
-    held = [clients.submit(hold, gateway, ms=6000, stream=1) for _ in range(6)]
+    held = [clients.submit(hold, gateway, ms=12_000, stream=1) for _ in range(6)]
     wait_until(lambda: gateway.json("own")["gpu-a"]["n"] == 6)
     old = gateway.nginx.master
     gateway.nginx.signal(signal.SIGUSR2)
@@ -228,7 +228,7 @@ def test_foreign_load_counts_only_while_the_snapshot_is_fresh(gateway: Gateway, 
 
 
 def test_a_request_left_by_its_client_lingers_until_its_predicted_end(gateway: Gateway) -> None:
-    assert gateway.get("hold", ms=50, linger=1500).status_code == 200
+    assert gateway.get("hold", ms=50, linger=4000).status_code == 200
     assert gateway.json("own")["gpu-a"]["n"] == 1
     settle(gateway, seconds=10)
 
@@ -251,7 +251,7 @@ def test_an_idle_reading_from_before_the_client_left_ends_nothing(gateway: Gatew
 
 def test_lingering_requests_survive_a_reload(gateway: Gateway) -> None:
     for k in range(4):
-        gateway.get("hold", ms=50, linger=1500 if k else 60_000)
+        gateway.get("hold", ms=50, linger=6000 if k else 60_000)
     assert gateway.json("own")["gpu-a"]["n"] == 4
     gateway.nginx.reload()
     wait_until(lambda: len(gateway.nginx.workers()) == 2, what="old workers gone")
@@ -267,11 +267,11 @@ def test_a_request_that_does_not_stream_moves_on_with_time(
 ) -> None:
     held = clients.submit(hold, gateway, prompt=100)
     wait_until(lambda: gateway.json("view")["gpu-a"]["n"] == 1)
-    assert gateway.json("view")["gpu-a"]["held"] < 150
-    wait_until(lambda: gateway.json("view")["gpu-a"]["held"] > 110, what="estimated progress")
-    view = gateway.json("view")["gpu-a"]
-    assert view["remaining"] < 50
-    assert view["prefill"] == 0
+    first = gateway.json("view")["gpu-a"]
+    wait_until(lambda: gateway.json("view")["gpu-a"]["held"] >= first["held"] + 10, what="estimated progress")
+    later = gateway.json("view")["gpu-a"]
+    assert later["remaining"] < 50
+    assert later["prefill"] == 0
     gateway.let_go()
     held.result()
     settle(gateway)

@@ -38,7 +38,7 @@ def test_streams_that_stand_still_eject_their_backend_and_a_byte_brings_it_back(
         stalled = pool.submit(gateway.get, "stall", stream=1, ms=6000)
         wait_until(lambda: gateway.metrics()[EJECTED] == 1, what="the ejection")
         assert time.monotonic() - began > 2.9
-        assert "gpu-a stands still" in gateway.nginx.error_log()
+        wait_until(lambda: "gpu-a stands still" in gateway.nginx.error_log(), what="a line in the log")
         stalled.result()
     assert gateway.metrics()[EJECTED] == 0
 

@@ -19,6 +19,12 @@ Publish = Callable[..., None]
 StartGateway = Callable[..., Gateway]
 
 
+def kept(gateway: Gateway, document: str) -> list[Path]:
+    """The copies of a document on disk: it has two files, which are written in turn."""
+    paths = [gateway.nginx.folder / f"{document}.{suffix}" for suffix in "ab"]
+    return [path for path in paths if path.stat().st_size > 0]
+
+
 def test_a_gateway_follows_the_snapshot_and_the_settings(gateway: Gateway) -> None:
     known = gateway.json("state")
     assert known["backends"] == ["gpu-a", "gpu-b"]
@@ -168,7 +174,7 @@ def test_another_worker_polls_when_the_one_that_polled_is_killed(gateway: Gatewa
 def test_a_gateway_starts_from_disk_while_redis_is_away_and_calls_it_stale(
     gateway: Gateway, start_gateway: StartGateway, redis_server: RedisServer
 ) -> None:
-    wait_until(lambda: (gateway.nginx.folder / "snapshot.a").stat().st_size > 0)
+    wait_until(lambda: kept(gateway, "snapshot"), what="the copy on disk")
     gateway.nginx.stop()
     redis_server.stop()
     again = start_gateway()
@@ -182,7 +188,7 @@ def test_a_gateway_starts_from_disk_while_redis_is_away_and_calls_it_stale(
 def test_a_snapshot_from_disk_stays_stale_when_redis_still_holds_the_same(
     gateway: Gateway, start_gateway: StartGateway, publish: Publish
 ) -> None:
-    wait_until(lambda: (gateway.nginx.folder / "snapshot.a").stat().st_size > 0)
+    wait_until(lambda: kept(gateway, "snapshot"), what="the copy on disk")
     gateway.nginx.stop()
     again = start_gateway()
     time.sleep(0.5)
@@ -196,8 +202,10 @@ def test_a_snapshot_from_disk_gives_way_to_a_lower_fence(
 ) -> None:
     redis_server.client().set("tw:snapshot", snapshot(1000, 1))
     wait_until(lambda: gateway.json("state")["fence"] == 1000)
-    kept = [gateway.nginx.folder / name for name in ("snapshot.a", "snapshot.b")]
-    wait_until(lambda: any(b'"fence": 1000' in path.read_bytes() for path in kept))
+    wait_until(
+        lambda: any('"fence": 1000' in path.read_text() for path in kept(gateway, "snapshot")),
+        what="the copy on disk",
+    )
     gateway.nginx.stop()
     redis_server.client().set("tw:snapshot", snapshot(7, 1))
     again = start_gateway()
@@ -207,18 +215,18 @@ def test_a_snapshot_from_disk_gives_way_to_a_lower_fence(
 def test_a_spoiled_file_on_disk_is_not_believed(
     gateway: Gateway, start_gateway: StartGateway, redis_server: RedisServer
 ) -> None:
-    path = gateway.nginx.folder / "snapshot.a"
-    wait_until(lambda: path.stat().st_size > 0)
+    wait_until(lambda: kept(gateway, "snapshot"), what="the copy on disk")
     gateway.nginx.stop()
     redis_server.stop()
-    path.write_bytes(path.read_bytes()[:-10])
+    for path in kept(gateway, "snapshot"):
+        path.write_bytes(path.read_bytes()[:-10])
     assert start_gateway().json("state").get("backends") is None
 
 
 def test_workers_of_another_user_keep_the_disk_copy(gateway: Gateway) -> None:
     """Where the tests run as root, nginx's workers run as nobody: they could not make these files."""
-    path = gateway.nginx.folder / "settings.a"
-    wait_until(lambda: path.stat().st_size > 0)
+    wait_until(lambda: kept(gateway, "settings"), what="the copy on disk")
+    path = kept(gateway, "settings")[0]
     header, body = path.read_text().split("\n", 1)
     assert header.startswith("tokenweir 1 ")
     assert json.loads(body)["version"] == 1

@@ -18,7 +18,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from tests.integration.servers import PATIENCE, ROOT, applied_everywhere, nginx_program, wait_until
+from tests.integration.servers import PATIENCE, ROOT, applied_everywhere, nginx_program, observed, wait_until
 from tests.integration.upstream import Upstream
 from tests.ports import free_port
 from tokenweir import backend_keys
@@ -213,7 +213,21 @@ class Gateway:
     def know_keys(self, keys: dict[str, str]) -> None:
         """Writes the keys that backends want, as the sidecar would, and waits until every worker has them."""
         backend_keys.write(self.paths.backend_keys, keys)
-        time.sleep(0.8)
+        before = self._looks()
+
+        def read() -> bool:
+            now = self._looks()
+            # A look that has been under way may have missed the file; the next has not.
+            return (
+                sum(now.get(pid, 0) >= before.get(pid, 0) + 2 for pid in self.workers())
+                >= self.workers_wanted
+            )
+
+        wait_until(read, what="the keys in every worker")
+
+    def _looks(self) -> dict[int, float]:
+        """How often each worker has looked for new keys."""
+        return observed(self._page("applied"), "keys")
 
     def learn(self, **models: Any) -> None:
         """Publishes running figures."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,8 +12,8 @@ import httpx
 import pytest
 
 from tests.integration.proxy.gateway import Gateway, backend, sha256
-from tests.integration.servers import wait_until
-from tests.integration.upstream import Answer, Upstream
+from tests.integration.servers import quickest, wait_until
+from tests.integration.upstream import Answer, Upstream, held
 from tokenweir.contract.records import ModelControl
 
 Start = Callable[..., Gateway]
@@ -46,10 +47,8 @@ def test_new_sessions_are_refused_and_known_ones_go_on(gateway: Gateway, upstrea
         ]
     )
     assert later.status_code == 200
-    wait_until(
-        lambda: gateway.metric("tokenweir_breaker_refusals_total", level="1") == 1, what="the counted refusal"
-    )
-    assert gateway.inflight() == 0
+    gateway.expect(1, "tokenweir_breaker_refusals_total", level="1")
+    gateway.settle()
 
 
 def test_a_refused_session_is_not_known_by_its_refusal(gateway: Gateway, upstream: Upstream) -> None:
@@ -118,11 +117,20 @@ def test_another_gateway_hears_of_a_session_within_a_second(
     gateway: Gateway, upstream: Upstream, start_gateway: Start
 ) -> None:
     other = start_gateway([backend(upstream)], name="other", gateway_id="gw-other")
-    assert ask(gateway, "one", {"X-Session-ID": "s1"}).status_code == 200
-    began = time.monotonic()
-    other.publish(backend(upstream), models=REFUSE_NEW)
-    wait_until(lambda: ask(other, "two", {"X-Session-ID": "s1"}).status_code == 200, what="the known session")
-    assert time.monotonic() - began < 1.5
+    names = itertools.count()
+
+    def hear() -> float:
+        session = {"X-Session-ID": str(next(names))}
+        other.publish(backend(upstream))
+        gateway.wait_for("snapshot", other.sequence)
+        assert ask(gateway, "one", session).status_code == 200
+        told = time.monotonic()
+        other.publish(backend(upstream), models=REFUSE_NEW)
+        wait_until(lambda: ask(other, "two", session).status_code == 200, what="the known session")
+        return time.monotonic() - told
+
+    assert quickest(hear, enough=1) < 1
+    assert ask(other, "two", {"X-Session-ID": "unheard of"}).status_code == 503
 
 
 def test_a_stale_snapshot_refuses_nobody(gateway: Gateway, upstream: Upstream) -> None:
@@ -141,34 +149,34 @@ def test_low_priority_is_dropped_and_high_never(gateway: Gateway, upstream: Upst
     assert 8 <= int(low.headers["retry-after"]) <= 12
     assert ask(gateway, headers=session | {"X-Priority": "high"}).status_code == 200
     assert ask(gateway, headers=session).status_code == 200
-    wait_until(
-        lambda: gateway.metric("tokenweir_breaker_refusals_total", level="2") == 1, what="the counted refusal"
-    )
+    gateway.expect(1, "tokenweir_breaker_refusals_total", level="2")
 
 
 def test_those_of_low_priority_who_wait_are_dropped_first(start_gateway: Start, upstream: Upstream) -> None:
-    upstream.answer = Answer(delay=1.5)
+    permits = held()
+    upstream.answer = Answer(permits=permits)
     gateway = start_gateway([backend(upstream, concurrency=1)])
     with ThreadPoolExecutor(8) as pool:
-        held = pool.submit(ask, gateway, "held")
+        first = pool.submit(ask, gateway, "held")
         wait_until(lambda: gateway.inflight() == 1, what="a full backend")
         low = [pool.submit(ask, gateway, f"low {k}", {"X-Priority": "low"}) for k in range(3)]
         wait_until(lambda: gateway.metric("tokenweir_queue_depth") == 3, what="three waiters")
         high = pool.submit(ask, gateway, "high", {"X-Priority": "high"})
         wait_until(lambda: gateway.metric("tokenweir_queue_depth") == 4, what="four waiters")
-        published = time.monotonic()
         gateway.publish(backend(upstream, concurrency=1), models=DROP_LOW, wait=False)
         answers = [future.result() for future in low]
-        assert time.monotonic() - published < 1
         assert {code(answer) for answer in answers} == {"low_priority_dropped"}
-        assert held.result().status_code == 200
+        assert not first.done(), "they are told at once, while the backend is full"
+        permits.release(2)
+        assert first.result().status_code == 200
         assert high.result().status_code == 200
-    assert gateway.inflight() == 0
+    gateway.settle()
     assert gateway.metric("tokenweir_queue_depth") == 0
 
 
 def test_the_longest_wait_of_each_class_is_in_the_lease(start_gateway: Start, upstream: Upstream) -> None:
-    upstream.answer = Answer(delay=1.2)
+    permits = held()
+    upstream.answer = Answer(permits=permits)
     gateway = start_gateway([backend(upstream, concurrency=1)])
     with ThreadPoolExecutor(8) as pool:
         futures = [pool.submit(ask, gateway, "held")]
@@ -178,13 +186,13 @@ def test_the_longest_wait_of_each_class_is_in_the_lease(start_gateway: Start, up
         time.sleep(0.3)
         futures.append(pool.submit(ask, gateway, "high", {"X-Priority": "high"}))
         wait_until(lambda: gateway.metric("tokenweir_queue_depth") == 2, what="two waiters")
-        time.sleep(0.2)
+        wait_until(lambda: gateway.lease()["queue"]["llama"]["depth"] == 2, what="both in the lease")
         queue = gateway.lease()["queue"]["llama"]
-        assert queue["depth"] == 2
         ages = queue["oldest_by_priority"]
         assert set(ages) == {"low", "high"}
         assert ages["low"] >= ages["high"] + 200
         assert ages["low"] == queue["oldest_ms"]
+        permits.release(3)
         assert all(future.result().status_code == 200 for future in futures)
     wait_until(lambda: gateway.lease()["queue"] in ({}, []), what="an empty queue in the lease")
 

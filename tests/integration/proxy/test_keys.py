@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 
 import pytest
 
 from tests.integration.proxy.gateway import Gateway, backend, sha256
-from tests.integration.servers import RedisServer, wait_until
+from tests.integration.servers import RedisServer, wait_until, well_within_a_minute
 from tests.integration.upstream import Answer, Upstream
 
 Start = Callable[..., Gateway]
@@ -141,6 +140,7 @@ def test_a_key_never_follows_a_backend_s_id_to_another_server(
 
 def test_requests_per_minute_are_limited_over_all_workers(start_gateway: Start, upstream: Upstream) -> None:
     gateway = start_gateway([backend(upstream)], {"keys": [key(requests_per_minute=5)]})
+    well_within_a_minute()
     answers = [gateway.post(headers=bearer()) for _ in range(8)]
     assert [answer.status_code for answer in answers] == [200] * 5 + [429] * 3
     assert [answer.headers["x-ratelimit-remaining-requests"] for answer in answers[:5]] == [
@@ -160,6 +160,7 @@ def test_requests_per_minute_are_limited_over_all_workers(start_gateway: Start, 
 
 def test_tokens_per_minute_count_what_was_really_used(start_gateway: Start, upstream: Upstream) -> None:
     gateway = start_gateway([backend(upstream)], {"keys": [key(tokens_per_minute=1000)]}, workers=1)
+    well_within_a_minute()
     upstream.answer = Answer(tokens=393)
     first = gateway.post(headers=bearer(), max_tokens=400)
     assert first.status_code == 200
@@ -173,17 +174,11 @@ def test_tokens_per_minute_count_what_was_really_used(start_gateway: Start, upst
     assert refused.headers["x-ratelimit-limit-tokens"] == "1000"
 
 
-def well_within_a_minute(seconds: float = 15) -> None:
-    """Waits for the next minute where this one ends soon: a new gateway hears only of the present one."""
-    left = 60 - time.time() % 60
-    if left < seconds:
-        time.sleep(left)
-
-
 def test_a_request_reckoned_above_the_limit_is_let_in_alone_and_counted_as_it_was(
     start_gateway: Start, upstream: Upstream
 ) -> None:
     gateway = start_gateway([backend(upstream)], {"keys": [key(tokens_per_minute=100)]}, workers=1)
+    well_within_a_minute()
     upstream.answer = Answer(tokens=20)
     first = gateway.post(headers=bearer(), max_tokens=4000)
     assert first.status_code == 200
@@ -202,7 +197,7 @@ def test_what_a_key_used_at_another_gateway_counts(
 
     settings = {"keys": [key(requests_per_minute=4)]}
     first = start_gateway([backend(upstream)], settings, gateway_id="gw-1")
-    well_within_a_minute()
+    well_within_a_minute(15)  # a new gateway hears only of the present minute
     for _ in range(3):
         assert first.post(headers=bearer()).status_code == 200
     wait_until(lambda: b'"requests":3' in told(), what="the lease of the first")

@@ -42,12 +42,12 @@ def test_requests_wait_for_room_and_are_served_one_at_a_time(narrow: Gateway, up
         answers = list(pool.map(lambda _: narrow.post(), range(6)))
         elapsed = time.monotonic() - begin
     assert all(answer.status_code == 200 for answer in answers)
-    assert 0.6 <= elapsed < 10
+    assert elapsed >= 0.6
     waits = sorted(int(answer.headers["x-tokenweir-wait-ms"]) for answer in answers)
     assert all(after - before >= 90 for before, after in itertools.pairwise(waits))
     assert running == [1] * 6
     narrow.settle()
-    assert depth(narrow) == 0
+    wait_until(lambda: depth(narrow) == 0, what="the empty line")
 
 
 def test_each_of_those_that_wait_keeps_its_own_body(start_gateway: Start, upstream: Upstream) -> None:
@@ -80,19 +80,26 @@ def test_who_comes_first_is_served_first_over_all_workers(narrow: Gateway, upstr
 def test_the_line_is_bounded_in_bytes_over_all_workers(start_gateway: Start, upstream: Upstream) -> None:
     gateway = start_gateway()
     gateway.publish(backend(upstream, concurrency=1), queue={"max_bytes": 100_000})
-    upstream.answer = Answer(delay=0.5)
-    held = [gateway.open()]
+    permits = held()
+    upstream.answer = Answer(permits=permits)
+    connections = [gateway.open()]
     wait_until(lambda: gateway.inflight() == 1, what="the first request")
-    held.append(gateway.open(user="x" * 60_000))
+    connections.append(gateway.open(user="x" * 60_000))
     wait_until(lambda: depth(gateway) == 1, what="a waiter")
     refused = gateway.post(user="x" * 60_000)
     assert refused.status_code == 429
     assert refused.json()["error"]["code"] == "overloaded"
-    held.append(gateway.open(user="x" * 30_000))
-    assert [connection.getresponse().status for connection in held] == [200] * 3
-    held = [gateway.open()]
+    connections.append(gateway.open(user="x" * 30_000))
+    wait_until(lambda: depth(gateway) == 2, what="another waiter")
+    permits.release(3)
+    assert [connection.getresponse().status for connection in connections] == [200] * 3
+    gateway.settle()
+    connections = [gateway.open()]
     wait_until(lambda: gateway.inflight() == 1, what="the next request")
-    assert gateway.post(user="x" * 90_000).status_code == 200, "what was served waits no more"
+    connections.append(gateway.open(user="x" * 90_000))
+    wait_until(lambda: depth(gateway) == 1, what="a waiter: what was served waits no more")
+    permits.release(2)
+    assert [connection.getresponse().status for connection in connections] == [200] * 2
 
 
 def test_who_waits_until_its_deadline_is_told_so(start_gateway: Start, upstream: Upstream) -> None:
@@ -130,10 +137,10 @@ def test_a_wait_over_its_limit_is_429(start_gateway: Start, upstream: Upstream) 
     wait_until(lambda: gateway.inflight() == 1, what="the first request")
     begin = time.monotonic()
     assert gateway.post().status_code == 429
-    assert 0.15 < time.monotonic() - begin < 10
+    assert time.monotonic() - begin > 0.15
     permits.release()
     assert first.getresponse().status == 200
-    assert depth(gateway) == 0
+    wait_until(lambda: depth(gateway) == 0, what="the empty line")
 
 
 def test_a_client_that_leaves_while_it_waits_gives_up_its_place(narrow: Gateway, upstream: Upstream) -> None:
@@ -184,7 +191,7 @@ def test_a_new_backend_serves_those_who_wait(
         wait_until(lambda: depth(narrow) == 1, what="a waiter")
         fresh = start_upstream("gpu-c")
         narrow.publish(backend(hanging, concurrency=1), backend(fresh, concurrency=1))
-        assert second.result(5).json()["server"] == "gpu-c"
+        assert second.result(PATIENCE).json()["server"] == "gpu-c"
         assert not first.done()
         permits.release()
         assert first.result(PATIENCE).status_code == 200
