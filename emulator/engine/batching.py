@@ -70,6 +70,12 @@ class Engine:
         """Nothing to do."""
         return not self.running and not len(self.waiting)
 
+    @property
+    def decoding_steps(self) -> int:
+        """Decoding steps so far: a sequence that joined at step `joined` has come `decoding_steps - joined`
+        tokens further since."""
+        return self._decoding.steps
+
     def generated(self, request: Request) -> int:
         """Tokens that a request has produced so far."""
         return self._decoding.generated(request) if request.state is State.DECODE else request.base

@@ -1,0 +1,86 @@
+"""The tables that people read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import isinf
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+COLUMNS = (
+    ("good", "good_share", "{:.2%}"),
+    ("goodput/s", "goodput", "{:.2f}"),
+    ("p50 s", "p50_s", "{:.2f}"),
+    ("p99 s", "p99_s", "{:.2f}"),
+    ("p99 TTFT s", "ttft_p99_s", "{:.2f}"),
+    ("out of memory", "memory_share", "{:.2%}"),
+    ("refused", "refused_share", "{:.2%}"),
+    ("preempted", "preempted_share", "{:.2%}"),
+    ("busy", "utilisation", "{:.0%}"),
+    ("hits", "prefix_hits", "{:.0%}"),
+)
+ARTICLE = (
+    "policy",
+    "sustained/s",
+    "clients",
+    "completed/s",
+    "p99 s",
+    "busy",
+    "out of memory",
+    "success",
+)
+
+
+def shown(value: float, form: str) -> str:
+    """A figure as text; what has no end is a dash."""
+    return "-" if isinf(value) else form.format(value)
+
+
+def show(
+    title: str, rows: Mapping[str, Mapping[str, Any]], console: Console, own: Sequence[str] = ()
+) -> None:
+    """One cell: a row for each policy. Rows named in `own` stand out."""
+    table = Table(title=title)
+    table.add_column("policy")
+    for head, _, _ in COLUMNS:
+        table.add_column(head, justify="right")
+    for name, figures in rows.items():
+        cells = [shown(figures[key], form) for _, key, form in COLUMNS]
+        table.add_row(name, *cells, style="bold" if name == own else None)
+    console.print(table)
+
+
+def article(cases: Sequence[Mapping[str, Any]], console: Console) -> None:
+    """The article's table: the sustained rate, and the closed loops."""
+    for capacity in sorted({case["case"]["capacity"] for case in cases}):
+        of = [case for case in cases if case["case"]["capacity"] == capacity]
+        table = Table(title=f"8 x A100-80G, {capacity:,} KV tokens each, engines that die when full")
+        heads = (
+            "policy",
+            "sustained/s",
+            "clients",
+            "completed/s",
+            "p99 s",
+            "busy",
+            "out of memory",
+            "success",
+        )
+        for head in heads:
+            table.add_column(head, justify="left" if head == "policy" else "right")
+        for policy in dict.fromkeys(case["case"]["policy"] for case in of):
+            rows = [case for case in of if case["case"]["policy"] == policy]
+            rate = next(case["sustained_rate"] for case in rows if case["case"]["loop"] == "open")
+            for k, case in enumerate(case for case in rows if case["case"]["loop"] == "closed"):
+                table.add_row(
+                    policy if k == 0 else "",
+                    f"{rate:.1f}" if k == 0 else "",
+                    f"{case['case']['clients']}",
+                    f"{case['completed_qps']:.2f}",
+                    shown(case["p99_done_s"], "{:.1f}"),
+                    f"{case['utilisation']:.0%}",
+                    f"{case['memory_share']:.2%}",
+                    f"{case['success']:.2%}",
+                )
+        console.print(table)

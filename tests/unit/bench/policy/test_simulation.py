@@ -1,0 +1,114 @@
+"""`bench/policy/simulation.py`: the event loop, and Tokenweir in it."""
+
+from __future__ import annotations
+
+from math import isnan
+
+import pytest
+
+from bench.policy.job import Prediction
+from bench.policy.rivals import RIVALS, LeastOutstandingHold, RoundRobin
+from bench.policy.tokenweir_router import Tokenweir
+from emulator.engine import Exhaustion
+from tests.unit.bench.policy.fleets import jobs, run, servers
+
+
+@pytest.mark.parametrize("kind", list(Exhaustion))
+def test_every_request_ends_and_the_ledger_is_empty_again(kind: Exhaustion) -> None:
+    asked, fleet = jobs(rate=20), servers(kind=kind)
+    router = Tokenweir(fleet, 1, "predictive")
+    run(asked, fleet, router)
+    assert all(not isnan(job.finished) for job in asked)
+    assert router.totals == (0, 0, 0)
+    assert router.waiting == 0
+
+
+@pytest.mark.parametrize("name", sorted(RIVALS))
+@pytest.mark.parametrize("kind", [Exhaustion.PREEMPT, Exhaustion.CRASH])
+def test_every_rule_serves_a_whole_workload(name: str, kind: Exhaustion) -> None:
+    asked, fleet = jobs(rate=6), servers(kind=kind)
+    router = RIVALS[name](fleet, 1)
+    run(asked, fleet, router)
+    assert all(not isnan(job.finished) for job in asked)
+    assert router.inflight == [0, 0, 0]
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    def finished() -> list[float]:
+        asked, fleet = jobs(), servers()
+        run(asked, fleet, Tokenweir(fleet, 7, "predictive"))
+        return [job.finished for job in asked]
+
+    assert finished() == finished()
+
+
+def test_a_crash_fails_what_is_in_flight_and_the_server_comes_back_after_its_restart() -> None:
+    asked, fleet = jobs(300, rate=30), servers(1, Exhaustion.CRASH)
+    run(asked, fleet, RoundRobin(fleet, 1))
+    assert fleet[0].crashes >= 1
+    assert any(job.failure == "memory" for job in asked)
+    down = max(job.finished for job in asked if job.failure == "memory")
+    assert all(not job.sent > down or job.sent >= down + 5000 for job in asked if not job.failure)
+
+
+def test_what_finds_no_room_waits_and_a_wait_over_the_limit_ends() -> None:
+    asked, fleet = jobs(150, rate=40), servers(1)
+    run(asked, fleet, LeastOutstandingHold(fleet, 1))
+    assert any(job.sent > job.arrival for job in asked)
+    refused = [job for job in asked if job.failure == "waited"]
+    assert refused
+    assert all(30_000 <= job.finished - job.arrival < 30_100 for job in refused)
+
+
+def test_a_closed_loop_never_has_more_in_flight_than_clients() -> None:
+    asked, fleet = jobs(60), servers()
+    run(asked, fleet, RoundRobin(fleet, 1), clients=5)
+    edges = sorted([(job.arrival, 1) for job in asked] + [(job.finished, -1) for job in asked])
+    most = flying = 0
+    for _, step in edges:
+        flying += step
+        most = max(most, flying)
+    assert most == 5
+
+
+def test_the_ledger_sees_the_progress_of_streams() -> None:
+    asked, fleet = jobs(1), servers(1)
+    asked[0].output = 100
+    router = Tokenweir(fleet, 1, "predictive")
+    seen: list[float] = []
+
+    def watch(now: float, _: object) -> None:
+        router._bring_up()
+        if asked[0].sent < now and isnan(asked[0].finished):
+            request = asked[0].request
+            assert request is not None
+            seen.append(router.totals[1] - asked[0].prompt - fleet[0].engine.generated(request))
+
+    run(asked, fleet, router, watch=watch, watch_ms=50)  # type: ignore[arg-type]
+    assert len(seen) > 5
+    assert set(seen) <= {0, -1}, "only the first token is told by the time of the next"
+
+
+def test_coarse_steps_change_little() -> None:
+    def mean(step_ms: float) -> float:
+        asked, fleet = jobs(400, rate=8), servers()
+        run(asked, fleet, Tokenweir(fleet, 1, "predictive"), step_ms=step_ms)
+        return sum(job.finished - job.arrival for job in asked) / len(asked)
+
+    assert mean(100) == pytest.approx(mean(0), rel=0.03)
+
+
+def test_without_predictions_the_running_figures_serve() -> None:
+    asked, fleet = jobs(), servers()
+    for job in asked:
+        job.prediction = Prediction()
+    run(asked, fleet, Tokenweir(fleet, 1, "predictive"))
+    assert not any(job.failure for job in asked)
+
+
+def test_a_slow_server_is_found_out_by_the_fit_of_costs() -> None:
+    asked, fleet = jobs(600, rate=4), servers(3)
+    fleet[0].engine.pace.slowdown = 3.0
+    run(asked, fleet, Tokenweir(fleet, 1, "predictive"))
+    share = sum(job.server == 0 for job in asked) / len(asked)
+    assert share < 0.25
