@@ -3,7 +3,7 @@
 -- A request is sent again only if nothing of it had been sent, or if the backend refused it with 429 or 503; never to
 -- one that had it before; only to a backend that takes the very same bytes (`targets.lua`).
 local balancer = require "ngx.balancer"
-local clock = require "tokenweir.core.clock"
+local clock = require "tokenweir.clock"
 local config = require "tokenweir.config"
 local deadline = require "tokenweir.deadline"
 local health = require "tokenweir.core.health"

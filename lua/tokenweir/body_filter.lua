@@ -1,5 +1,5 @@
 --- The body filter: counts what streams past, without changing a byte of it, and ends a stream that broke off.
-local clock = require "tokenweir.core.clock"
+local clock = require "tokenweir.clock"
 local deadline = require "tokenweir.deadline"
 local errors = require "tokenweir.errors"
 local memory_error = require("tokenweir.core.engine_error").memory

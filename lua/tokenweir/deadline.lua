@@ -5,7 +5,7 @@
 -- with a deadline has an upstream connection of its own, and a timer shuts that down when the time has come: nginx then
 -- sees the answer break off, and the body filter ends it. In a worker that drains, timers have stopped, and the read
 -- time-out has to do.
-local clock = require "tokenweir.core.clock"
+local clock = require "tokenweir.clock"
 local posix = require "tokenweir.posix"
 
 local update_time = ngx.update_time

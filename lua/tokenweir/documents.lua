@@ -5,7 +5,7 @@
 -- good ones. `meta` says when a document was first seen, on the monotonic clock: a snapshot's age counts from there.
 local cjson = require "cjson.safe"
 local check = require "tokenweir.core.check"
-local clock = require "tokenweir.core.clock"
+local clock = require "tokenweir.clock"
 local contract = require "tokenweir.contract"
 local fence = require "tokenweir.core.fence"
 

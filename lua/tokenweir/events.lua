@@ -7,7 +7,7 @@
 -- ones are dropped and counted. A worker that exits hands what is left to the others. Lost without being counted here:
 -- the last tenth of a second of a worker that is killed, or of a gateway that is stopped at once (SIGTERM).
 local cjson = require "cjson.safe"
-local clock = require "tokenweir.core.clock"
+local clock = require "tokenweir.clock"
 local config = require "tokenweir.config"
 local contract = require "tokenweir.contract"
 local metrics = require "tokenweir.metrics"

@@ -1,5 +1,5 @@
 --- The gateway's metrics in Prometheus' text format: `content_by_lua` of GET /metrics.
-local clock = require "tokenweir.core.clock"
+local clock = require "tokenweir.clock"
 local documents = require "tokenweir.documents"
 local health = require "tokenweir.core.health"
 local ledger = require "tokenweir.ledger"

@@ -1,5 +1,5 @@
 --- The header filter: says where a request went and why, and turns nginx's own error pages into OpenAI's shape.
-local clock = require "tokenweir.core.clock"
+local clock = require "tokenweir.clock"
 local deadline = require "tokenweir.deadline"
 local degraded_as = require("tokenweir.core.degraded").as
 local errors = require "tokenweir.errors"

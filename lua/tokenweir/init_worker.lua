@@ -1,6 +1,6 @@
 --- What a worker does when it starts and when it exits, and its timers.
 local body = require "tokenweir.body"
-local clock = require "tokenweir.core.clock"
+local clock = require "tokenweir.clock"
 local config = require "tokenweir.config"
 local credentials = require "tokenweir.credentials"
 local deadline = require "tokenweir.deadline"

@@ -1,6 +1,6 @@
 --- The log phase: frees what a request held, whatever became of it, and records how it went.
 local body = require "tokenweir.body"
-local clock = require "tokenweir.core.clock"
+local clock = require "tokenweir.clock"
 local completion = require "tokenweir.completion"
 local deadline = require "tokenweir.deadline"
 local ledger = require "tokenweir.ledger"

@@ -1,6 +1,6 @@
 --- Models: what exists, what a key may see of it, GET /v1/models and GET /v1/models/ID.
 local auth = require "tokenweir.auth"
-local clock = require "tokenweir.core.clock"
+local clock = require "tokenweir.clock"
 local errors = require "tokenweir.errors"
 local json_string = require "tokenweir.core.json_string"
 local state = require "tokenweir.state"

@@ -4,7 +4,7 @@
 -- there is none left, that of a name untouched for a minute of which nothing is in flight.
 local ffi = require "ffi"
 local bit = require "bit"
-local clock = require "tokenweir.core.clock"
+local clock = require "tokenweir.clock"
 local health = require "tokenweir.core.health"
 local region = require "tokenweir.region"
 

@@ -1,6 +1,6 @@
 --- Health of the backends from what requests meet: `core/health.lua` over the structs that all workers share.
 -- `place` is a backend's place in the region: `fleet.slot[i]`, or `r.place` of a reserved request.
-local clock = require "tokenweir.core.clock"
+local clock = require "tokenweir.clock"
 local health = require "tokenweir.core.health"
 local load = require "tokenweir.core.load"
 local ledger = require "tokenweir.ledger"

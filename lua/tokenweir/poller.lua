@@ -3,7 +3,7 @@
 -- a change of state is logged.
 local cjson = require "cjson.safe"
 local check = require "tokenweir.core.check"
-local clock = require "tokenweir.core.clock"
+local clock = require "tokenweir.clock"
 local config = require "tokenweir.config"
 local contract = require "tokenweir.contract"
 local disk = require "tokenweir.disk"

@@ -2,6 +2,7 @@
 --
 -- The state is this worker's: `core/estimator.lua` and `core/prompt_tokens.lua` say what is in it.
 local ffi = require "ffi"
+local defaults = require "tokenweir.core.defaults"
 local estimator = require "tokenweir.core.estimator"
 local features = require "tokenweir.core.features"
 local identity = require "tokenweir.core.identity"
@@ -14,8 +15,8 @@ local abs, ceil, max = math.abs, math.ceil, math.max
 local random = math.random
 local copy, text_of = ffi.copy, ffi.string
 
-local TOKENS_PER_BYTE = 0.25
-local CLASS_THRESHOLD = 50
+--- What holds of a model of which no completion is known.
+local UNKNOWN = defaults.of("stats", "models")
 --- Sets of the histories of keys; four keys each.
 local SETS = 1024
 local VECTOR_BYTES = 4 * features.COUNT
@@ -139,10 +140,8 @@ end
 -- @param known `state.current()`
 function _M.fill(r, known)
   local stats = known.stats and known.stats.models[r.model]
-  local parsed = r.parsed
-  local thresholds = known.thresholds
-  r.threshold = thresholds and thresholds.class_threshold or CLASS_THRESHOLD
-  r.tokens_per_event = stats and stats.tokens_per_event or 1
+  local parsed, usual = r.parsed, stats or UNKNOWN
+  r.threshold, r.tokens_per_event = known.thresholds.class_threshold, usual.tokens_per_event
   if parsed.kind then
     r.prompt_bytes = parsed.prompt_bytes
     r.n = parsed.prompts * max(parsed.n, parsed.best_of or 1)
@@ -150,7 +149,7 @@ function _M.fill(r, known)
     if UNDERSTOOD[r.kind] then
       return understand(r, known, parsed)
     end
-    local tokens = parsed.prompt_bytes * (stats and stats.tokens_per_byte or TOKENS_PER_BYTE)
+    local tokens = parsed.prompt_bytes * usual.tokens_per_byte
     r.prompt = ceil(prompt_tokens.raw(tokens + (parsed.prompt_tokens or 0), parsed.messages)
       + prompt_tokens.PER_MEDIUM * parsed.media)
   end

@@ -1,6 +1,6 @@
 --- What is made once whenever a document was applied, so that the path of a request only looks it up.
 local auth = require "tokenweir.auth"
-local clock = require "tokenweir.core.clock"
+local clock = require "tokenweir.clock"
 local limits = require "tokenweir.limits"
 local models = require "tokenweir.models"
 local quarantine = require "tokenweir.quarantine"

@@ -1,5 +1,5 @@
 --- GET /healthz: the gateway is alive. GET /readyz: it has a snapshot and a backend that can be used.
-local clock = require "tokenweir.core.clock"
+local clock = require "tokenweir.clock"
 local pick = require "tokenweir.pick"
 local state = require "tokenweir.state"
 

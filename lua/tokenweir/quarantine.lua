@@ -3,7 +3,7 @@
 -- Only hashes of prompts are kept, for each model apart. A broken answer or an error alone is no crash (a stream may be
 -- cut for other reasons): it is noted, and counts when the same backend refuses connections within the next moments,
 -- be it a request that meets that or the sidecar (`follow`).
-local clock = require "tokenweir.core.clock"
+local clock = require "tokenweir.clock"
 local errors = require "tokenweir.errors"
 local metrics = require "tokenweir.metrics"
 local request = require "tokenweir.core.request"

@@ -10,7 +10,7 @@
 -- A worker must never close a descriptor of this file: that would drop its lock.
 -- Each row has one writer, so counts are never torn, and readers need no lock.
 local ffi = require "ffi"
-local clock = require "tokenweir.core.clock"
+local clock = require "tokenweir.clock"
 local contract = require "tokenweir.contract"
 local known_sessions = require "tokenweir.core.known_sessions"
 local posix = require "tokenweir.posix"

@@ -1,10 +1,10 @@
 --- What the proxy needs of each backend, made once per fleet: the request path then only looks it up.
 --
 -- Adds to a fleet `target[i]` = { id, host, port, authority, tls, verify, sni, wants_key (or nil), authorization,
--- state, apart, place, group, runs_on (after its client left), prefill and step (ms per prompt and per output token) }
--- and to each of its models `upstream_of[i]`, the engine's name of the model, and `alternates[i]`, how many other
--- backends a request sent to i may be retried on: same credentials, same engine's name, same way of connecting (a
--- request's bytes and its Host are fixed when the first backend is chosen).
+-- state, apart, place, group, runs_on (after its client left), prefill and step (ms per prompt token, and per output
+-- token at a usual load) } and to each of its models `upstream_of[i]`, the engine's name of the model, and
+-- `alternates[i]`, how many other backends a request sent to i may be retried on: same credentials, same engine's name,
+-- same way of connecting (a request's bytes and its Host are fixed when the first backend is chosen).
 local credentials = require "tokenweir.credentials"
 local json_string = require "tokenweir.core.json_string"
 local utf8 = require "tokenweir.core.utf8"
@@ -17,8 +17,6 @@ local find, gsub = string.find, string.gsub
 local STOPS = { vllm = true, sglang = true }
 -- In place of a backend's state while its key is not known.
 local NO_KEY = "no_key"
--- A usual load, for the time that such a request still needs.
-local USUAL_SEQUENCES, USUAL_KV = 16, 16384
 
 local _M = { NO_KEY = NO_KEY }
 
@@ -105,8 +103,7 @@ function _M.prepare(fleet)
       tls = tls, verify = tls and fleet.tls_verify[i], sni = sni,
       apart = tls and shared[fleet.host[i] .. " " .. port] or false,
       wants_key = fleet.wants_key[i] ~= "" and fleet.wants_key[i] or nil, state = fleet.state[i],
-      runs_on = not STOPS[fleet.engine[i]], prefill = fleet.prefill[i],
-      step = fleet.base[i] + fleet.per_sequence[i] * USUAL_SEQUENCES + fleet.per_kv_token[i] * USUAL_KV,
+      runs_on = not STOPS[fleet.engine[i]], prefill = fleet.prefill[i], step = fleet.usual_step[i],
     }
   end
   fleet.target = targets

@@ -5,7 +5,7 @@
 -- released elsewhere; the others sleep until they are first. No timer is needed: timers stop at a reload, while
 -- the old workers still hold waiters.
 local breaker = require "tokenweir.breaker"
-local clock = require "tokenweir.core.clock"
+local clock = require "tokenweir.clock"
 local deadline = require "tokenweir.deadline"
 local errors = require "tokenweir.errors"
 local init_worker = require "tokenweir.init_worker"

@@ -44,9 +44,18 @@ function fill(value, shape, skip)
       end
     end
   end
+  return value
 end
 
 local _M = {}
+
+--- The defaults of one part of a document: what holds while there is none.
+-- @param name string which document; @param part string, a member of it that is an object, or that holds such by name
+-- @return table member -> default
+function _M.of(name, part)
+  local shape = contract.shapes[name].members[part]
+  return fill({}, shape.values or shape)
+end
 
 --- @param document table, checked already (`check.lua`); changed in place
 -- @param name string which document: `snapshot`, `settings`, `stats`, `lease`

@@ -20,11 +20,12 @@ local STRINGS = {
   id = "", host = "", sni = "", host_header = "", credential_group = "", wants_key = "", role = "active",
   state = "down", precision = "", engine = "",
 }
+local REST = { "foreign_requests", "foreign_tokens", "usual_step", "relative_speed", "error_rate" }
 local COSTS = { "prefill", "base", "per_sequence", "per_kv_token" }
 
--- Speeds are compared at a common load: a usual batch of a conversation trace.
-local REFERENCE_SEQUENCES = 16
-local REFERENCE_KV = 16 * 1024
+-- Speeds are compared at a usual load: a batch of a conversation trace.
+local USUAL_SEQUENCES = 16
+local USUAL_KV = 16 * 1024
 
 local _M = {}
 
@@ -76,18 +77,13 @@ local function check_backend(backend, at, seen)
   return true
 end
 
---- ms of one decode step of backend i at the reference load.
-local function reference_step(fleet, i)
-  return fleet.base[i] + fleet.per_sequence[i] * REFERENCE_SEQUENCES + fleet.per_kv_token[i] * REFERENCE_KV
-end
-
 --- Speed of each backend against the geometric mean of those that serve the same models.
 local function fill_relative_speed(fleet)
   local sums, counts = DOUBLES(fleet.size + 1), DOUBLES(fleet.size + 1)
   for _, pool in pairs(fleet.models) do
     local sum = 0
     for k = 1, pool.size do
-      sum = sum + log(reference_step(fleet, pool[k]))
+      sum = sum + log(fleet.usual_step[pool[k]])
     end
     for k = 1, pool.size do
       sums[pool[k]] = sums[pool[k]] + sum / pool.size
@@ -95,7 +91,7 @@ local function fill_relative_speed(fleet)
     end
   end
   for i = 1, fleet.size do
-    local own = log(reference_step(fleet, i))
+    local own = log(fleet.usual_step[i])
     fleet.relative_speed[i] = counts[i] > 0 and exp(sums[i] / counts[i] - own) or 1
   end
 end
@@ -154,9 +150,9 @@ end
 -- @param settings table or nil, the decoded `tw:settings` (aliases)
 -- @param slot_of function(id) -> slot (whole number >= 0) | nil, err: the ledger's place of a backend
 -- @return table: `size`; arrays by index of every member named in NUMBERS and STRINGS, the four coefficients of `cost`,
---   `tls`, `tls_verify`, `refused`, `late`, `slot`, `foreign_requests`, `foreign_tokens`, `relative_speed` (1: as fast
---   as its peers on average), `error_rate` (moving share of requests not served, written by `eligible.lua`);
---   `index` (id -> index);
+--   `tls`, `tls_verify`, `refused`, `late`, `slot`, `foreign_requests`, `foreign_tokens`, `usual_step` (ms of a
+--   decode step at a usual load), `relative_speed` (1: as fast as its peers on average), `error_rate` (moving share of
+--   requests not served, written by `eligible.lua`); `index` (id -> index);
 --   `models[name]` -> {size, name = the public name, [k] = index, upstream = {[k] = the engine's name}, fallbacks = how
 --   many of them are of that role, control = the snapshot's `models[name]`, or NO_CONTROL}; or nil, err
 function _M.build(snapshot, settings, slot_of)
@@ -176,7 +172,7 @@ function _M.build(snapshot, settings, slot_of)
   for _, name in ipairs(COSTS) do
     fleet[name] = DOUBLES(size + 1)
   end
-  for _, name in ipairs { "foreign_requests", "foreign_tokens", "relative_speed", "error_rate" } do
+  for _, name in ipairs(REST) do
     fleet[name] = DOUBLES(size + 1)
   end
 
@@ -203,6 +199,7 @@ function _M.build(snapshot, settings, slot_of)
     for _, name in ipairs(COSTS) do
       fleet[name][i] = backend.cost[name]
     end
+    fleet.usual_step[i] = fleet.base[i] + fleet.per_sequence[i] * USUAL_SEQUENCES + fleet.per_kv_token[i] * USUAL_KV
     fleet.tls[i] = backend.tls == true
     fleet.tls_verify[i] = backend.tls_verify ~= false
     fleet.refused[i], fleet.late[i] = backend.refused == true, backend.late == true

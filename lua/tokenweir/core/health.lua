@@ -7,6 +7,7 @@
 -- Workers write without a lock. Every field is one aligned double, so none is torn; a lost update costs one count.
 -- Times are ms of the monotonic clock; 0 means never.
 local ffi = require "ffi"
+local defaults = require "tokenweir.core.defaults"
 
 local max, min = math.max, math.min
 
@@ -39,10 +40,7 @@ local CAUSES = { connect = 1, status = 2, broke = 3, hang = 4, memory = 5, doubt
 
 local DOUBT = CAUSES.doubt
 
-local DEFAULTS = {
-  failures = 3, eject_ms = 5000, eject_max_ms = 60000, probe_ms = 30000,
-  error_rate = 0.5, hang_ms = 3000, hang_gaps = 20,
-}
+local DEFAULTS = defaults.of("settings", "health")
 
 local ERROR_ALPHA = 0.1    -- about the last ten outcomes
 local MIN_OUTCOMES = 10    -- before the share of failures means anything

@@ -57,6 +57,13 @@ local function remaining_after(r, each)
   return left > 0 and left or 0
 end
 
+local function end_prefill(row, r)
+  if r.prefill > 0 then
+    row.prefill = row.prefill - r.prefill
+    r.prefill = 0
+  end
+end
+
 --- A new zeroed array of rows, valid at 0 .. count. It must be kept: a row of it does not keep it alive.
 function _M.new(count)
   return LIST(count + 1)
@@ -91,9 +98,8 @@ end
 
 --- The prompt has been processed, as far as can be told (a request that does not stream shows no first token).
 function _M.prefilled(row, r)
-  if r.reserved and r.prefill > 0 then
-    row.prefill = row.prefill - r.prefill
-    r.prefill = 0
+  if r.reserved then
+    end_prefill(row, r)
   end
 end
 
@@ -102,10 +108,7 @@ function _M.first_token(row, r)
   if not r.reserved then
     return
   end
-  if r.prefill > 0 then
-    row.prefill = row.prefill - r.prefill
-    r.prefill = 0
-  end
+  end_prefill(row, r)
   if r.flowing == 0 then
     row.flowing = row.flowing + 1
     r.flowing = 1
@@ -121,10 +124,7 @@ function _M.progress(row, r, tokens_so_far)
   if tokens <= r.tokens then
     return
   end
-  if r.prefill > 0 then
-    row.prefill = row.prefill - r.prefill
-    r.prefill = 0
-  end
+  end_prefill(row, r)
   local n = r.n
   local each = remaining_after(r, floor(tokens / n))
   local held, remaining = r.prompt + tokens, n * each

@@ -1,6 +1,6 @@
 -- Endpoints that use the gateway's shared state directly, so that tests need no engine.
 local cjson = require "cjson.safe"
-local clock = require "tokenweir.core.clock"
+local clock = require "tokenweir.clock"
 local events = require "tokenweir.events"
 local lease = require "tokenweir.lease"
 local ledger = require "tokenweir.ledger"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tokenweir.contract.records import Settings
+from tokenweir.contract.records import HealthSettings, Settings
 from tokenweir.luavm import new_runtime
 
 
@@ -58,3 +58,13 @@ def test_a_member_can_be_left_alone(lua: Any) -> None:
     document = to_python(fill(lua.eval(b"{ backends = { { id = 'a' } } }"), b"snapshot", b"backends"))
     assert document["backends"] == [{"id": "a"}]
     assert document["thresholds"]["kv_cap"] == 0.85
+
+
+def test_a_part_s_defaults_are_those_of_the_contract(lua: Any) -> None:
+    of = lua.require(b"tokenweir.core.defaults").of
+    assert to_python(of(b"settings", b"health")) == HealthSettings().model_dump()
+    assert to_python(of(b"stats", b"models")) == {
+        "count": 0,
+        "tokens_per_byte": 0.25,
+        "tokens_per_event": 1,
+    }

@@ -6,9 +6,11 @@ local ffi = require "ffi"
 local contract = require "tokenweir.contract"
 local demand = require "tokenweir.core.demand"
 local room = require "tokenweir.core.room"
+local rotation = require "tokenweir.core.policy.rotation"
 
 local floor, huge = math.floor, math.huge
 local glance, fits, emptiest, measure = room.glance, room.fits, room.emptiest, demand.measure
+local start, place = rotation.start, rotation.at
 local NO, YES = room.NO, room.YES
 
 local PLACES = contract.numbers.max_backends + 1
@@ -26,14 +28,10 @@ local _M = {}
 
 --- The cheapest candidate that has room, of a list that is scored whole.
 local function cheapest(view, candidates, count, cost)
-  -- A start of its own for each pick: among equals the first would get all that gateways send at one moment.
-  local shift = floor(view.random() * count)
+  local shift = start(view, count)
   local best, least = 0, huge
   for k = 1, count do
-    local at = k + shift
-    if at > count then
-      at = at - count
-    end
+    local at = place(k, shift, count)
     local i = candidates[at]
     local space = glance(view, i, own)
     rooms[at] = space
@@ -90,12 +88,9 @@ end
 --- Collects up to `sample` candidates that have room, from a random place on, into `drawn`.
 local function with_room(view, candidates, count)
   local size, most = 0, view.settings.sample
-  local shift = floor(view.random() * count)
+  local shift = start(view, count)
   for k = 1, count do
-    local at = k + shift
-    if at > count then
-      at = at - count
-    end
+    local at = place(k, shift, count)
     local i = candidates[at]
     local space = glance(view, i, own)
     if space == YES or (space ~= NO and fits(view, i, own)) then

@@ -18,6 +18,7 @@
 -- A pick reserves nothing: the caller reserves on the chosen backend before the next pick.
 -- A policy says of itself: `name`; `telemetry` (it lives on readings, so a stale snapshot replaces it by least in
 -- flight); `by_turn` (it gives every candidate its turn, see `eligible.lua`).
+local defaults = require "tokenweir.core.defaults"
 local least_inflight = require "tokenweir.core.policy.least_inflight"
 
 local type, pairs, tostring = type, pairs, tostring
@@ -32,12 +33,9 @@ local POLICIES = {
 }
 
 --- Numbers of the policies where the snapshot does not tell; the names are those of its `thresholds`.
-local DEFAULTS = {
-  kv_cap = 0.85, z = 1.3, crowding = 0.02, common_deviation = 0.1,
-  score_all_up_to = 32, sample = 16, class_threshold = 50,
-}
+local DEFAULTS = defaults.of("snapshot", "thresholds")
 
-local _M = { DEFAULTS = DEFAULTS }
+local _M = {}
 
 --- @return the policy of that name, or nil and what is wrong
 function _M.get(name)

@@ -2,8 +2,10 @@
 -- wait, and do not see what was sent since the telemetry was read: all that arrives between two readings goes to
 -- one backend.
 local least_inflight = require "tokenweir.core.policy.least_inflight"
+local rotation = require "tokenweir.core.policy.rotation"
 
-local floor, huge = math.floor, math.huge
+local start, place = rotation.start, rotation.at
+local huge = math.huge
 
 local _M = {}
 
@@ -27,13 +29,9 @@ function _M.highest(view, request, candidates, count, score)
   end
   local average = sum / known
   local best, most = nil, -huge
-  local shift = floor(view.random() * count)
+  local shift = start(view, count)
   for k = 1, count do
-    local at = k + shift
-    if at > count then
-      at = at - count
-    end
-    local i = candidates[at]
+    local i = candidates[place(k, shift, count)]
     local value = (memory[i] >= 0 and score(fleet, i) or average) * weight[i]
     if value > most then
       best, most = i, value
