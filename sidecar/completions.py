@@ -24,6 +24,7 @@ from sidecar.leader import Leader
 from sidecar.learning import records
 from sidecar.learning.deviation import Deviation
 from sidecar.learning.figures import Figures
+from sidecar.learning.histories import SeenHistories
 from sidecar.learning.recording import Recording
 from sidecar.learning.sources import Sources
 from tokenweir.atomic_file import write_atomically
@@ -38,6 +39,8 @@ CHECKPOINT_MS: Final = 1000
 MOST_UNACKNOWLEDGED: Final = 512
 """Entries after which a checkpoint does not wait for its time."""
 SAVE_MS: Final = 30_000
+HISTORIES_MS: Final = 60_000
+"""How often the figures of keys and system prompts are published; gateways that start read them."""
 LATE_MS: Final = 60_000
 """A record that comes later tells the decisions nothing about now."""
 FILE: Final = "learned.json"
@@ -68,6 +71,8 @@ class Completions:
         self.sources = Sources()
         self.deviation = Deviation()
         self.recording = Recording(state_dir)
+        self.histories = SeenHistories()
+        self._histories_at = float("-inf")
         self.version = 0
         self.batches = 0
         self.records = 0
@@ -110,6 +115,9 @@ class Completions:
         )
         if due or stats_missing:
             await self.checkpoint()
+        if self.histories.changed and monotonic_ms() - self._histories_at >= HISTORIES_MS:
+            self._histories_at = monotonic_ms()
+            await self._client.set(names.HISTORIES, self.histories.published().dump())
         return len(entries) == ENTRIES_AT_ONCE
 
     async def checkpoint(self) -> None:
@@ -147,6 +155,7 @@ class Completions:
         text = await self._client.get(names.LEARNED)
         if text is not None:
             self._restore(text, numbers=True)
+        await self._restore_histories()
         self._applied.clear()
         self._fence = self._leader.fence
         while entries := [entry for entry in await self._read("0") if entry[0].decode() not in self._applied]:
@@ -155,6 +164,15 @@ class Completions:
             if len(entries) < ENTRIES_AT_ONCE:
                 break
             await self.checkpoint()
+
+    async def _restore_histories(self) -> None:
+        text = await self._client.get(names.HISTORIES)
+        if text is None:
+            return
+        try:
+            self.histories.restore(text)
+        except ValueError as error:
+            log.error("histories_refused", reason=str(error)[:200])
 
     async def _make_group(self) -> None:
         try:
@@ -218,6 +236,7 @@ class Completions:
         self.figures.add(record)
         self.deviation.add(record)
         self.recording.add(record)
+        self.histories.add(record)
         self._note(record, now)
 
     def _note(self, record: Completion, now: int) -> None:

@@ -3,7 +3,8 @@
 Commands and keys; `deploy/redis/users.acl` gives the user `sidecar` exactly these:
 
     get set eval exists       tw:leader tw:leader:fence tw:snapshot tw:settings tw:stats
-                              tw:stats:state tw:changes tw:control tw:sidecar:* tw:predictor:*
+                              tw:stats:state tw:stats:histories tw:changes tw:control
+                              tw:sidecar:* tw:predictor:*
     mget                      tw:gateway:*
     zrangebyscore                                            tw:gateways
     xgroup|create xreadgroup xack xdel xlen                  tw:completions

@@ -7,6 +7,7 @@ _M.keys = {
   ["snapshot"] = "tw:snapshot",
   ["settings"] = "tw:settings",
   ["stats"] = "tw:stats",
+  ["histories"] = "tw:stats:histories",
   ["gateways"] = "tw:gateways",
   ["gateway"] = "tw:gateway:",
   ["completions"] = "tw:completions",
@@ -785,6 +786,63 @@ _M.shapes = {
       },
     },
   },
+  ["histories"] = {
+    ["type"] = "object",
+    ["members"] = {
+      ["schema"] = {
+        ["type"] = "integer",
+        ["default"] = 1,
+      },
+      ["version"] = {
+        ["type"] = "integer",
+        ["min"] = 0,
+        ["default"] = 0,
+      },
+      ["rows"] = {
+        ["type"] = "array",
+        ["max_items"] = 4096,
+        ["default"] = {},
+        ["items"] = {
+          ["type"] = "object",
+          ["members"] = {
+            ["of"] = {
+              ["type"] = "string",
+              ["enum"] = { "key", "system" },
+              ["required"] = true,
+            },
+            ["model"] = {
+              ["type"] = "string",
+              ["min_length"] = 1,
+              ["max_length"] = 256,
+              ["required"] = true,
+            },
+            ["number"] = {
+              ["type"] = "integer",
+              ["min"] = 1,
+              ["required"] = true,
+            },
+            ["count"] = {
+              ["type"] = "integer",
+              ["min"] = 1,
+              ["required"] = true,
+            },
+            ["mean"] = {
+              ["type"] = "number",
+              ["min"] = 0,
+              ["max"] = 20,
+              ["required"] = true,
+            },
+            ["variance"] = {
+              ["type"] = "number",
+              ["min"] = 0,
+              ["max"] = 400,
+              ["required"] = true,
+            },
+          },
+        },
+      },
+    },
+  },
   ["lease"] = {
     ["type"] = "object",
     ["members"] = {
@@ -1199,6 +1257,24 @@ _M.shapes = {
         ["type"] = "string",
         ["max_length"] = 16384,
         ["default"] = "",
+      },
+      ["key_number"] = {
+        ["type"] = "integer",
+        ["min"] = 0,
+        ["max"] = 9007199254740992,
+        ["default"] = 0,
+      },
+      ["system_number"] = {
+        ["type"] = "integer",
+        ["min"] = 0,
+        ["max"] = 9007199254740992,
+        ["default"] = 0,
+      },
+      ["learned"] = {
+        ["type"] = "number",
+        ["min"] = 0,
+        ["max"] = 20,
+        ["null"] = true,
       },
       ["shadow"] = {
         ["type"] = "string",

@@ -12,7 +12,7 @@ local format, match = string.format, string.match
 local ipairs, pairs, tonumber = ipairs, pairs, tonumber
 
 --- Shortest time between two writes of a document; settings change rarely and are written at once.
-local EVERY_MS = { snapshot = 5000, stats = 5000, settings = 0, predictor_model = 0 }
+local EVERY_MS = { snapshot = 5000, stats = 5000, histories = 60000, settings = 0, predictor_model = 0 }
 local MOST_BYTES = 96 * 1024 * 1024
 local HEADER = "tokenweir %.0f %.0f %.0f\n"  -- number of the write, length, checksum
 local HEADER_PATTERN = "^tokenweir (%d+) (%d+) (%d+)\n"

@@ -15,9 +15,10 @@ local tonumber = tonumber
 local format, match = string.format, string.match
 
 local STALE_MS = contract.numbers.snapshot_stale_ms
-local MAX_BYTES = { snapshot = 16777216, settings = 67108864, stats = 16777216, predictor_model = 16777216 }
+local MAX_BYTES = { snapshot = 16777216, settings = 67108864, stats = 16777216, histories = 1048576,
+  predictor_model = 16777216 }
 
-local _M = { NAMES = { "settings", "stats", "predictor_model", "snapshot" } }
+local _M = { NAMES = { "settings", "stats", "histories", "predictor_model", "snapshot" } }
 
 local rival = {}
 
@@ -77,7 +78,7 @@ local function judge_snapshot(document, now)
 end
 
 --- Checks a document and publishes it to all workers of this gateway.
--- @param name string `snapshot`, `settings`, `stats` or `predictor_model`
+-- @param name string of `NAMES`
 -- @param text string the JSON
 -- @param origin string "redis" or "disk"
 -- @param build function(document) -> true | nil, err, reason: a last check by those who will use it; or nil. Without a

@@ -25,6 +25,7 @@ local KEYS, NUMBERS = contract.keys, contract.numbers
 local HOLD_MS = 1000            -- a poller that says nothing for so long is replaced
 local BACK_OFF_MS = 1000
 local SLOW_EVERY = 5            -- settings and statistics are looked at every so many polls
+local RARE_EVERY = 50           -- at what only those who start need
 local LARGE = 65536             -- of a larger document only the head is compared
 local HEAD = 255
 local WHOLE_EVERY_MS = 5000     -- and now and then the whole
@@ -149,6 +150,9 @@ local function compose(known, now)
   local asked = { "snapshot" }
   if polls % SLOW_EVERY == 1 then
     asked[2], asked[3] = "settings", "stats"
+  end
+  if polls % RARE_EVERY == 1 then
+    asked[#asked + 1] = "histories"
   end
   -- Settings before the snapshot that may need them.
   for k = #asked, 1, -1 do

@@ -2,6 +2,7 @@
 --
 -- The state is this worker's: `core/estimator.lua` and `core/prompt_tokens.lua` say what is in it.
 local ffi = require "ffi"
+local clock = require "tokenweir.clock"
 local defaults = require "tokenweir.core.defaults"
 local estimator = require "tokenweir.core.estimator"
 local features = require "tokenweir.core.features"
@@ -9,6 +10,7 @@ local identity = require "tokenweir.core.identity"
 local metrics = require "tokenweir.metrics"
 local prompt_tokens = require "tokenweir.core.prompt_tokens"
 local running = require "tokenweir.core.running"
+local state = require "tokenweir.state"
 local words = require "tokenweir.core.words"
 
 local abs, ceil, max = math.abs, math.ceil, math.max
@@ -32,7 +34,7 @@ local CUT_SHORT = { client_gone = true, upstream_broke = true, timeout = true }
 
 local _M = {}
 
-local state = estimator.new(SETS)
+local own = estimator.new(SETS)
 local second_ends, recorded = 0, 0
 local x = estimator.x
 
@@ -129,7 +131,7 @@ local function understand(r, known, parsed)
   r.key_id, r.system_id, r.session_id = key_id(r.key), parsed.system_id, session_id(r)
   r.stats, r.prior = known.stats and known.stats.models[r.model], prior_of(known.settings, r.model)
   r.fitted = fitted
-  estimator.predict(state, fitted, r)
+  estimator.predict(own, fitted, r)
   if sampled then
     keep(r, how)
   end
@@ -159,6 +161,12 @@ function _M.fill(r, known)
   running.predict(stats, r.max_tokens, r.threshold, prior_of(known.settings, r.model), r)
 end
 
+state.on_change(function(name, known)
+  if name == "histories" then
+    estimator.seed(own, known.histories.rows, clock.ms())
+  end
+end)
+
 local function ending_of(r, outcome)
   if outcome == "ok" then
     local told = r.sse or r.usage
@@ -170,7 +178,7 @@ end
 
 -- Which of two things the gateway serves of a model's predictions has changed.
 local function tell_fallback(r)
-  local left = estimator.left(state, r.model)
+  local left = estimator.left(own, r.model)
   metrics.add("predictor_fallbacks", 1, r.model, left and "left" or "returned")
   ngx.log(ngx.NOTICE, "tokenweir: model ", r.pool.json, ": ", left
     and "the predictor is worse than its running figures, which are served until it is better again"
@@ -202,7 +210,7 @@ function _M.learn(r, outcome, output, told, now)
   if ending ~= "cut" then
     count(r, output)
   end
-  if estimator.learn(state, r.fitted, r, output / r.n, ending, now) then
+  if estimator.learn(own, r.fitted, r, output / r.n, ending, now) then
     tell_fallback(r)
   end
 end

@@ -66,6 +66,7 @@ function _M.give(r)
   r.stream, r.n, r.prompt, r.prompt_bytes, r.max_tokens = false, 1, 0, 0, nil
   r.mean, r.median, r.q90, r.sd, r.class, r.source = nil, nil, nil, nil, nil, nil
   r.raw_prompt, r.fitted, r.stats, r.prior, r.log_median, r.vector, r.hashed = nil, nil, nil, nil, nil, nil, nil
+  r.learned = nil
   r.backend, r.place, r.target, r.upstream, r.alternates, r.policy, r.shadow = nil, nil, nil, nil, nil, nil, nil
   r.wait_ms, r.probe, r.reserved, r.tokens_per_event = nil, nil, nil, nil
   r.precision, r.burst, r.session, r.session_set, r.continues = nil, nil, nil, nil, nil

@@ -24,13 +24,13 @@ local TOUCH_MS = 10000
 
 local _M = {}
 
-local applied = { snapshot = 0, settings = 0, stats = 0, predictor_model = 0 }
+local applied = { snapshot = 0, settings = 0, stats = 0, histories = 0, predictor_model = 0 }
 local listeners = {}
 local snapshot, first_seen, from_disk
 local refreshed_at, touched_at = 0, 0
 
 local known = {
-  fleet = nil, settings = nil, stats = nil, predictor = nil, thresholds = nil, queue = nil,
+  fleet = nil, settings = nil, stats = nil, histories = nil, predictor = nil, thresholds = nil, queue = nil,
   policy = "round_robin", shadow = nil,
   level = 0, burst = false, burst_max_tokens = 256, predictor_version = "",
   fence = 0, sequence = 0, snapshot_age_ms = huge, stale = true, generation = 0,
@@ -115,6 +115,11 @@ local function apply_stats(document)
   return true
 end
 
+local function apply_histories(document)
+  known.histories = document
+  return true
+end
+
 local function apply_predictor(document)
   local model, _, err = predictor.open(document, cjson.decode)
   known.predictor = model or known.predictor
@@ -122,7 +127,8 @@ local function apply_predictor(document)
 end
 
 local APPLY = {
-  snapshot = apply_snapshot, settings = apply_settings, stats = apply_stats, predictor_model = apply_predictor,
+  snapshot = apply_snapshot, settings = apply_settings, stats = apply_stats, histories = apply_histories,
+  predictor_model = apply_predictor,
 }
 
 local function apply(name, version)
@@ -180,11 +186,11 @@ end
 
 --- What may be believed at this moment.
 -- @param now ms of the monotonic clock
--- @return table, reused: `fleet` and `settings` (nil until seen), `stats` and `predictor` (nil until seen), `policy`
---   (as published: `core/policy.pick` fades it by `stale`), `shadow`, `level` and `burst` (0 and false when stale;
---   what holds for a model tells `control`), `burst_max_tokens`, `thresholds`, `queue`, `predictor_version`, `fence`,
---   `sequence`, `snapshot_age_ms` (infinite if it was only read from disk), `stale`, `generation` (grows with every
---   new fleet)
+-- @return table, reused: `fleet` and `settings` (nil until seen), `stats`, `histories` and `predictor` (nil until
+--   seen), `policy` (as published: `core/policy.pick` fades it by `stale`), `shadow`, `level` and `burst` (0 and false
+--   when stale; what holds for a model tells `control`), `burst_max_tokens`, `thresholds`, `queue`,
+--   `predictor_version`, `fence`, `sequence`, `snapshot_age_ms` (infinite if it was only read from disk), `stale`,
+--   `generation` (grows with every new fleet)
 function _M.current(now)
   if not snapshot or not known.settings then
     -- Only until the first of them has come: another worker may have fetched it, and the timer is not due yet.

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from tokenweir.contract.enums import Outcome, Priority
 from tokenweir.contract.record import Record
-from tokenweir.contract.values import Count, Id, ModelName, Positive
+from tokenweir.contract.values import Count, Hashed, Id, ModelName, Positive
 
 
 class Completion(Record):
@@ -58,6 +58,18 @@ class Completion(Record):
         str,
         Field(max_length=16_384, description="the hashed words of its last message (base64 of uint16)"),
     ] = ""
+    key_number: Annotated[
+        Hashed, Field(description="its key as the gateways' histories know it (a hash of 52 bits); 0: none")
+    ] = 0
+    system_number: Annotated[Hashed, Field(description="the same of its system prompt")] = 0
+    learned: Annotated[
+        float | None,
+        Field(
+            ge=0,
+            le=20,
+            description="ln(1 + tokens) of one output; of one that was cut, what it would have been",
+        ),
+    ] = None
     shadow: Annotated[
         str, Field(max_length=64, description="backend that the shadow policy would have chosen")
     ] = ""

@@ -36,6 +36,7 @@ fields `{names.KNOWN_SESSIONS_BATCH}` (8-byte hashes, one after the other), \
 | `{names.PREDICTOR_CURRENT}` | which model predicts output lengths |
 | `{names.PREDICTOR_MODEL}<version>` | an exported model |
 | `{names.PREDICTOR_SEEN}<version>` | digests of what it was trained from, so that it is not judged by that |
+| `{names.HISTORIES}` | running figures of keys and system prompts, for gateways that start |
 | `{names.LEARNED}` | the estimators behind `{names.STATS}` |
 """
 

@@ -45,6 +45,8 @@ PREDICTOR_MODEL: Final = "tw:predictor:model:"
 """Prefix of an exported model; its version follows."""
 PREDICTOR_SEEN: Final = "tw:predictor:seen:"
 """Prefix of the digests of what a model was trained from (uint32); its version follows. Sidecars only."""
+HISTORIES: Final = "tw:stats:histories"
+"""Running figures of keys and system prompts, by which a gateway that starts need not learn them anew."""
 LEARNED: Final = "tw:stats:state"
 """The estimators behind `tw:stats`, so that another sidecar goes on where this one stopped."""
 
@@ -52,6 +54,7 @@ KEYS: Final[dict[str, str]] = {
     "snapshot": SNAPSHOT,
     "settings": SETTINGS,
     "stats": STATS,
+    "histories": HISTORIES,
     "gateways": GATEWAYS,
     "gateway": GATEWAY,
     "completions": COMPLETIONS,

@@ -31,7 +31,7 @@ from tokenweir.contract.snapshot import (
     QueueLimits,
     Snapshot,
 )
-from tokenweir.contract.stats import ModelStats, Stats
+from tokenweir.contract.stats import Histories, History, ModelStats, Stats
 from tokenweir.contract.values import Count, Id, ModelName, PathPrefix, Positive, Share
 
 __all__ = [
@@ -45,6 +45,8 @@ __all__ = [
     "Foreign",
     "HeaderSettings",
     "HealthSettings",
+    "Histories",
+    "History",
     "Id",
     "KeySettings",
     "KeyUse",
@@ -79,6 +81,7 @@ DOCUMENTS: dict[str, type[Document]] = {
     "snapshot": Snapshot,
     "settings": Settings,
     "stats": Stats,
+    "histories": Histories,
     "lease": Lease,
     "predictor_current": PredictorCurrent,
     "predictor_model": PredictorModel,

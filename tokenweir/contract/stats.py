@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -30,3 +30,21 @@ class Stats(Document):
 
     version: Annotated[int, Field(ge=0)] = 0
     models: dict[ModelName, ModelStats] = {}
+
+
+class History(Record):
+    """What came out for one key or one system prompt of a model."""
+
+    of: Literal["key", "system"]
+    model: ModelName
+    number: Annotated[int, Field(ge=1, lt=2**53, description="a hash of the key's id, or of the prompt")]
+    count: Annotated[int, Field(ge=1)]
+    mean: Annotated[float, Field(ge=0, le=20, description="of ln(1 + output tokens)")]
+    variance: Annotated[float, Field(ge=0, le=400)]
+
+
+class Histories(Document):
+    """`tw:stats:histories`: running figures of keys and system prompts, those used last."""
+
+    version: Annotated[int, Field(ge=0)] = 0
+    rows: Annotated[list[History], Field(max_length=4096)] = []

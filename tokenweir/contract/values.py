@@ -11,6 +11,8 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]
 
 Count = Annotated[int, Field(ge=0, le=10**15)]
+Hashed = Annotated[int, Field(ge=0, le=2**53)]
+"""A hash that is exact in a double."""
 
 Id = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 

@@ -9,6 +9,7 @@ local degraded_as = require("tokenweir.core.degraded").as
 
 local encode = base64.encode
 local ceil = math.ceil
+local format = string.format
 -- Compiled code writes a 32-bit integer several times faster than a double.
 local int = bit.tobit
 local MOST = 2 ^ 31 - 1
@@ -46,7 +47,9 @@ local function recorded(r)
   if not r.vector then
     return ""
   end
-  return VECTOR .. encode(r.vector) .. '","words":"' .. encode(r.hashed) .. '"'
+  return VECTOR .. encode(r.vector) .. '","words":"' .. encode(r.hashed) .. '","key_number":'
+    .. format("%.0f", r.key_id) .. ',"system_number":' .. format("%.0f", r.system_id)
+    .. ',"learned":' .. (r.learned and format("%.4f", r.learned) or "null")
 end
 
 --- @param r record of a request that reached a backend, see `tokenweir.record`

@@ -278,6 +278,7 @@ end
 -- @tparam number output tokens of one sequence
 -- @tparam string ending "stop", "length" (its limit cut it), or "cut" (a client that left, a fault): of these only that
 --   they would have been longer is known
+-- Written: `request.learned`, ln(1 + tokens) as it counts.
 -- @treturn boolean whether the model's predictions are served from now on and were not, or the other way round
 function _M.learn(state, model, request, output, ending, now)
   if request.ordered then
@@ -291,6 +292,7 @@ function _M.learn(state, model, request, output, ending, now)
   end
   local row, id = of_model.row, of_model.identity
   local key = request.key_id ~= 0 and touch(state.keys, request.key_id + id, now) or nil
+  request.learned = value
   local changed = false
   if predicted and ending ~= "cut" then
     changed = correct(state, of_model, key, request, output, value, ending == "length")
@@ -309,6 +311,19 @@ function _M.learn(state, model, request, output, ending, now)
     add(touch(state.sessions, request.session_id + id, now), SESSION_WINDOW, value)
   end
   return changed
+end
+
+--- Takes what is known elsewhere of keys and system prompts, where it is more than is known here.
+-- @param rows list of `of` ("key" or "system"), `model`, `number`, `count`, `mean`, `variance`
+function _M.seed(state, rows, now)
+  for k = 1, #rows do
+    local seed = rows[k]
+    local row = touch(seed.of == "key" and state.keys or state.systems,
+      seed.number + model_state(state, seed.model).identity, now)
+    if 2 * row.count < seed.count then
+      row.count, row.mean, row.variance = seed.count, seed.mean, seed.variance
+    end
+  end
 end
 
 --- Whether running figures are served of a model's predictions, because those are worse.

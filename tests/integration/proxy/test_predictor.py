@@ -4,6 +4,7 @@ training."""
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,8 @@ from model.records import recorded_row
 from tests.integration.proxy.gateway import Gateway, backend
 from tests.integration.servers import wait_until
 from tests.integration.upstream import Answer, Upstream
+from tokenweir.contract import names
+from tokenweir.contract.records import Histories, History
 
 SOON_S = 2.0
 """A published model is live in every worker within this time."""
@@ -98,6 +101,42 @@ def test_the_answer_says_what_the_model_predicts(
 
     assert predicted(SHORT) < predicted(LONG) / 3
     assert predicted(LONG, max_tokens=5) <= 5
+
+
+def test_a_gateway_is_told_what_came_out_for_a_system_prompt(
+    gateway: Gateway, publication: Publication, documents: dict[str, str], core: Core
+) -> None:
+    publication.publish("first", documents["first"])
+    wait_for(gateway, "first")
+    messages = [{"role": "system", "content": "Be thorough."}, {"role": "user", "content": LONG}]
+    body = json.dumps({"model": "llama", "messages": messages}).encode()
+    number = int(core.read(["chat"], [body]).system[0])
+
+    def predicted() -> int:
+        return int(gateway.post(messages=messages).headers["X-Tokenweir-Predicted-Tokens"])
+
+    def knows() -> bool:
+        lines = [line.split() for line in gateway.page("applied").splitlines()]
+        told = {int(pid) for pid, name, _ in lines if name == "histories"}
+        return told >= set(gateway.workers())
+
+    before = predicted()
+    row = History(of="system", model="llama", number=number, count=50, mean=9.0, variance=0.1)
+    gateway.redis.set(names.HISTORIES, Histories(version=1, rows=[row]).dump())
+    wait_until(knows, 30, "the histories")
+    assert predicted() > 2 * before
+
+
+def test_a_recorded_completion_says_whose_it_is_and_what_was_learned(
+    start_gateway: Callable[..., Gateway], upstream: Upstream
+) -> None:
+    gateway = start_gateway([backend(upstream)], ALL)
+    gateway.post(messages=[{"role": "system", "content": "Be brief."}, {"role": "user", "content": SHORT}])
+    wait_until(lambda: len(gateway.completions()) == 1, what="a record")
+    record = gateway.completions()[0]
+    assert record["system_number"] > 0
+    assert record["key_number"] == 0
+    assert record["learned"] == pytest.approx(math.log1p(record["output"]), abs=1e-3)
 
 
 def test_no_request_fails_while_models_change(
