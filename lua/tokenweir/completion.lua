@@ -3,7 +3,7 @@ local completion_json = require "tokenweir.core.completion_json"
 local events = require "tokenweir.events"
 
 local ceil = math.ceil
-local members, push = completion_json.members, events.push
+local begin, finish, write = events.begin, events.finish, completion_json.write
 
 local _M = {}
 
@@ -27,7 +27,11 @@ end
 
 --- Writes the record into the buffer that goes to Redis.
 function _M.write(r, id, status, outcome, output, source, prompt, cached, now)
-  push(members(r, id, status, outcome, output, source, prompt, cached, now))
+  local to = begin()
+  if to then
+    write(to, r, id, status, outcome, output, source, prompt, cached, now)
+    finish()
+  end
 end
 
 return _M

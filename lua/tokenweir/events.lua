@@ -1,6 +1,10 @@
 --- Completion records on their way to Redis: a bounded buffer in this worker, written in batches from a timer.
 --
---   events.push('"id":"...","model":"..."')     -- in log_by_lua; what `core/completion_json.lua` wrote
+--   local to = events.begin()                   -- in log_by_lua
+--   if to then
+--     to:put('"id":"...","model":"..."')        -- as `core/completion_json.lua` does
+--     events.finish()
+--   end
 --
 -- A batch carries its source and how many records that source made before, those dropped included: the reader sees a
 -- gap as a loss and an overlap as a batch that was sent twice. While Redis is away records wait; beyond the bound new
@@ -72,22 +76,27 @@ local function head_of(now)
   return head
 end
 
---- Takes a record.
--- @param members string, JSON members of a `Completion` without braces, but for `gateway` and `time_ms`, at least one
--- @return boolean false: the buffer is full (counted)
-function _M.push(members)
+--- Begins a record. Between this and `finish` nothing else may happen.
+-- @return the buffer that takes the JSON members of a `Completion` without braces, but for `gateway` and `time_ms`, at
+--   least one; or nil: no more fit (counted)
+function _M.begin()
   made = made + 1
   if waiting >= CAPACITY then
     close_batch()  -- the numbers within a batch follow each other
     metrics.add("events_dropped", 1)
-    return false
+    return nil
   end
-  waiting = waiting + 1
   if open_size == 0 then
     open_first = made - 1
   end
-  open:put(open_size == 0 and "[" or ",", head_of(now_wall()), members, "}")
-  open_size = open_size + 1
+  open:put(open_size == 0 and "[" or ",", head_of(now_wall()))
+  return open
+end
+
+--- Ends the record that `begin` began.
+function _M.finish()
+  open:put("}")
+  waiting, open_size = waiting + 1, open_size + 1
   if open_size == BATCH then
     close_batch()
   end
@@ -95,7 +104,6 @@ function _M.push(members)
   if not flush_due and exiting() then
     flush_due = ngx.timer.at(0, flush_in_timer) and true or false
   end
-  return true
 end
 
 local function adopt_handed()

@@ -2,6 +2,7 @@
 -- worker and none yields, so the tables here are reused.
 local contract = require "tokenweir.contract"
 local eligible = require "tokenweir.core.eligible"
+local fixed_table = require "tokenweir.core.fixed_table"
 local ledger = require "tokenweir.ledger"
 local metrics = require "tokenweir.metrics"
 local passive_health = require "tokenweir.passive_health"
@@ -22,9 +23,9 @@ local pairs = pairs
 local ALIVE_MS = 3000
 
 local candidates = require("table.new")(contract.numbers.max_backends, 0)
-local query = {
+local query = fixed_table.new(32, {
   now = 0, health = nil, stale = false, random = random, settings = nil, by_turn = false, tried = {}, tried_count = 0,
-}
+})
 
 local _M = {}
 

@@ -28,7 +28,7 @@ local LOOK_MS = 200
 local _M = {}
 
 local anything, looked_at = false, 0
-local scratch = {}
+local scratch = request.new()
 
 local function digest_of(r)
   if r.digest then

@@ -15,11 +15,14 @@
 --   filters     header (status of the upstream's answer), sse, usage, first_byte, last_byte, first_token, ended,
 --               broken, late, error_page, told (what the header and the log share is in its variables),
 --               engine_error
+local fixed_table = require "tokenweir.core.fixed_table"
 local request = require "tokenweir.core.request"
 local sse = require "tokenweir.core.sse"
 local usage = require "tokenweir.core.usage"
 
 local MOST_POOLED = 1024
+--- All members that a record may have, and room for more.
+local MEMBERS = 200
 
 local _M = {}
 
@@ -27,12 +30,10 @@ local pool, pooled = {}, 0
 local by_number, next_number = {}, 0
 
 local function new()
-  local r = {
-    parsed = {}, tried = {}, tried_count = 0, sse_state = sse.new(), usage_state = usage.new(), limits = {},
+  return fixed_table.new(MEMBERS, {
+    parsed = request.new(), tried = {}, tried_count = 0, sse_state = sse.new(), usage_state = usage.new(), limits = {},
     stream = false, n = 1, prompt = 0, tries = 0,
-  }
-  request.clear(r.parsed)
-  return r
+  })
 end
 
 --- A clean record.

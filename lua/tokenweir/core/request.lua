@@ -1,6 +1,6 @@
 --- What Tokenweir needs to know of an OpenAI-style request body, found in one pass and by offset.
 --
---     local out = {}
+--     local out = request.new()
 --     local ok, code, message, param = request.parse("chat", body, out)
 --     -- out.model, out.stream, out.n, out.max_tokens, out.prompt_bytes, ...
 --     request.span(out, "model")   --> first, last: 1-based and inclusive, as string.sub and splice take them
@@ -10,6 +10,7 @@
 -- because another parser may take the first (`splice.agree` mends that). Names are compared with escapes decoded.
 local ffi = require "ffi"
 local bytes = require "tokenweir.core.bytes"
+local fixed_table = require "tokenweir.core.fixed_table"
 local hash = require "tokenweir.core.hash"
 local json = require "tokenweir.core.json"
 local json_string = require "tokenweir.core.json_string"
@@ -93,6 +94,13 @@ function on.ended(out, p, last)
     -- Chat templates print the definitions as JSON, names and all.
     out.tally.text[tag] = last - first
   end
+end
+
+--- A table for `parse`, to be used again and again.
+function _M.new()
+  local out = fixed_table.new(64)
+  _M.clear(out)
+  return out
 end
 
 --- Forgets the request, so that a reused table keeps no body alive.

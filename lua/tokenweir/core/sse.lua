@@ -16,6 +16,7 @@
 -- engines send hundreds of them a stream.
 local answer = require "tokenweir.core.answer"
 local bytes = require "tokenweir.core.bytes"
+local fixed_table = require "tokenweir.core.fixed_table"
 local line_buffer = require "tokenweir.core.line_buffer"
 local string_end = require("tokenweir.core.json_quote").string_end
 
@@ -43,7 +44,7 @@ end
 --- A state for one stream.
 -- @treturn table
 function _M.new()
-  local state = {
+  local state = fixed_table.new(48, {
     -- The beginning of a line whose end has not come.
     pending = line_buffer.new(),
     -- Data lines of an event whose JSON goes on in the next line.
@@ -51,7 +52,7 @@ function _M.new()
     -- The data that was parsed last. Where it told nothing but one output string, its first `head` and last `tail`
     -- bytes are what stands around that string; else `head` is 0.
     template = line_buffer.new(),
-  }
+  })
   _M.reset(state)
   return state
 end

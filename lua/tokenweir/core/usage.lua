@@ -9,6 +9,7 @@
 -- usage at the end counts if it is a member of the outermost object. How the answer was cut does not matter.
 local answer = require "tokenweir.core.answer"
 local bytes = require "tokenweir.core.bytes"
+local fixed_table = require "tokenweir.core.fixed_table"
 local json = require "tokenweir.core.json"
 local line_buffer = require "tokenweir.core.line_buffer"
 local string_end = require("tokenweir.core.json_quote").string_end
@@ -41,7 +42,7 @@ end
 
 --- A state for one answer.
 function _M.new()
-  local state = { head = line_buffer.new(), chunks = {}, first_chunk = 1, last_chunk = 0 }
+  local state = fixed_table.new(48, { head = line_buffer.new(), chunks = {}, first_chunk = 1, last_chunk = 0 })
   _M.reset(state)
   return state
 end

@@ -64,6 +64,14 @@ function _M.hold()
   ngx.say("done")
 end
 
+local function emit(number)
+  local to = events.begin()
+  if to then
+    to:put(RECORD:format(ngx.var.request_id, number))
+    events.finish()
+  end
+end
+
 function _M.hold_log()
   local r = ngx.ctx.r
   if not r then
@@ -74,7 +82,7 @@ function _M.hold_log()
   else
     ledger.release(r)
   end
-  events.push(RECORD:format(ngx.var.request_id, 1))
+  emit(1)
   metrics.request("llama", "gpu-a", "ok", 200, 100, 50, 0, 10, 100)
 end
 
@@ -129,7 +137,7 @@ end
 
 function _M.emit()
   for k = 1, tonumber(ngx.var.arg_count or 1) do
-    events.push(RECORD:format(ngx.var.request_id, k))
+    emit(k)
   end
   ngx.say(events.waiting())
 end
