@@ -89,7 +89,7 @@ class Administration:
     def restart(self, backend_id: str) -> None:
         """Have its engine restarted. Raises UnknownBackendError, ConflictError."""
         self._act_on(backend_id)
-        if not self._plane.loop.order_restart(backend_id, monotonic_ms()):
+        if not self._plane.loop.recovery.order_restart(backend_id, monotonic_ms()):
             raise ConflictError(f"a restart of {backend_id!r} is under way already")
         self._plane.publish_soon()
 
@@ -98,7 +98,7 @@ class Administration:
         ConflictError."""
         self.backend(backend_id)
         self._lead()
-        known = self._plane.loop.bring_back(backend_id)
+        known = self._plane.loop.recovery.bring_back(backend_id)
         self._plane.publish_soon()
         return known
 

@@ -33,7 +33,7 @@ class BackendFiles:
     admin API may name files, `bundle` the authorities that nginx was started with."""
 
     def __init__(self, folder: Path, own: Path, bundle: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self._own = own
         self._bundle = bundle
         self._stamps: dict[Path, Stamp | None] = {}
@@ -46,7 +46,7 @@ class BackendFiles:
         for backend in backends:
             for path in (backend.api_key_file, backend.tls.ca):
                 if path:
-                    self._stamps[self._folder / path] = _stamp(self._folder / path)
+                    self._stamps[self.folder / path] = _stamp(self.folder / path)
             try:
                 key = self.check(backend, known.get(backend.id))
             except ConfigError as error:
@@ -80,8 +80,8 @@ class BackendFiles:
 
     def _path(self, name: str, key: str, allowed: bool) -> Path:
         if allowed:
-            return self._folder / name
-        path, own = (self._folder / name).resolve(), self._own.resolve()
+            return self.folder / name
+        path, own = (self.folder / name).resolve(), self._own.resolve()
         if not path.is_relative_to(own):
             raise ConfigError(
                 name,

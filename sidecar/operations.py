@@ -105,15 +105,15 @@ class Operations:
         backend = order.backend
         actuator = self._hands.actuator(backend)
         if actuator is None:
-            self._loop.restarted(backend, False, "it has no actuator", monotonic_ms())
+            self._loop.recovery.restarted(backend, False, "it has no actuator", monotonic_ms())
             return
         try:
             outcome = await actuator.restart(order.failure.text)
         except Exception as error:
-            self._loop.restarted(backend, False, f"{type(error).__name__}: {error}", monotonic_ms())
+            self._loop.recovery.restarted(backend, False, f"{type(error).__name__}: {error}", monotonic_ms())
             raise
         log.info("restarted", backend=backend, ok=outcome.ok, detail=outcome.detail)
-        self._loop.restarted(backend, outcome.ok, outcome.detail, monotonic_ms())
+        self._loop.recovery.restarted(backend, outcome.ok, outcome.detail, monotonic_ms())
 
     async def _start(self, backend: str) -> None:
         actuator = self._hands.actuator(backend)
@@ -141,7 +141,7 @@ class Operations:
             over = member.warming.over(config.ramp, now)
             if over is not None:
                 log.info("warmed_up", backend=backend, how=over)
-                self._loop.warmed(backend, config, now)
+                self._loop.rollout.warmed(backend, config, now)
                 return
             models = sorted(member.models().values())
             try:

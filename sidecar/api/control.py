@@ -89,13 +89,13 @@ async def control(plane: Plane) -> ControlView:
         )
         for name, model in sorted(loop.models.items())
     }
-    restarts = {name: loop.restarts.reason(name) for name in loop.restarts.plans}
+    restarts = {name: loop.recovery.restarts.reason(name) for name in loop.recovery.restarts.plans}
     return ControlView(
         leading=plane.leader.leading,
         z=loop.thresholds(plane.config, now).z,
         models=models,
         restarts={name: reason for name, reason in restarts.items() if reason is not None},
-        taken_out=dict(loop.taken_out),
+        taken_out=dict(loop.recovery.taken_out),
         under_way=plane.operations.under_way(),
     )
 

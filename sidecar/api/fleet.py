@@ -73,7 +73,7 @@ async def fleet(plane: Plane) -> FleetView:
         fence=plane.leader.fence,
         sequence=plane.publisher.sequence,
         snapshot_age_ms=None if published_at is None else round(now - published_at, 1),
-        redis=plane.redis_error,
+        redis=plane.redis.error,
         policy=plane.config.served_policy.value,
         shadow=plane.config.shadow_policy.value if plane.config.shadow_policy else None,
         gateways=len(plane.gateways.leases),

@@ -55,8 +55,8 @@ class PlaneCollector(PrometheusCollector):
         if plane.publisher.published_at is not None:
             age = (now - plane.publisher.published_at) / 1000
             yield _gauge("snapshot_age_seconds", "since it last wrote a snapshot", age)
-        yield _gauge("redis_up", "1 while Redis answers", float(plane.redis_error is None))
-        yield _counter("redis_errors", "failed exchanges with Redis", plane.redis_errors)
+        yield _gauge("redis_up", "1 while Redis answers", float(plane.redis.error is None))
+        yield _counter("redis_errors", "failed exchanges with Redis", plane.redis.errors)
         memory = plane.exchange.memory
         if memory is not None:
             yield _gauge("redis_memory_bytes", "memory that Redis uses", memory.used)

@@ -27,8 +27,8 @@ async def healthz() -> Probe:
 @router.get("/readyz", summary="Publishing, or standing by for the one that publishes", responses={503: {}})
 async def readyz(plane: Plane, response: Response) -> Probe:
     reason = ""
-    if plane.redis_error is not None:
-        reason = f"Redis: {plane.redis_error}"
+    if plane.redis.error is not None:
+        reason = f"Redis: {plane.redis.error}"
     elif plane.leader.leading:
         at = plane.publisher.published_at
         if at is None or monotonic_ms() - at > names.SNAPSHOT_STALE_MS:

@@ -6,6 +6,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+import structlog
+
+from sidecar.clock import wall_ms
+
+log = structlog.get_logger(__name__)
+
 MOST: Final = 4096
 
 
@@ -47,16 +53,21 @@ class Alerts:
         self.raised: dict[Kind, int] = dict.fromkeys(Kind, 0)
         """How many were raised since the start."""
 
-    def put(self, kind: Kind, subject: str, text: str, wall_ms: int) -> bool:
-        """Let an alert stand; returns whether it is new."""
+    def put(self, kind: Kind, subject: str, text: str, at_ms: int) -> bool:
+        """Let an alert stand since wall time `at_ms`; returns whether it is new."""
         known = self.standing.get((kind, subject))
         if known is None and len(self.standing) >= MOST:
             return False
-        since = wall_ms if known is None else known.since_ms
+        since = at_ms if known is None else known.since_ms
         self.standing[kind, subject] = Alert(kind, subject, text, since)
         if known is None:
             self.raised[kind] += 1
         return known is None
+
+    def tell(self, kind: Kind, subject: str, text: str) -> None:
+        """Let an alert stand from now on, and log it where it is new."""
+        if self.put(kind, subject, text, wall_ms()):
+            log.error("alert", kind=kind.value, subject=subject, text=text)
 
     def clear(self, kind: Kind, subject: str) -> bool:
         """Its cause is gone; returns whether it stood."""

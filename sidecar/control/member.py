@@ -62,11 +62,15 @@ class Member:
     """When a new engine came up here; until that was taken note of."""
     was_ready: bool = False
     """Whether it ever served."""
+    renewed_at: float | None = None
+    """When another process was first seen to answer here: after it was away, or by its counters."""
     engine: EngineReading | None = None
     """The last reading that the decisions have seen."""
     _hardware: tuple[tuple[object, ...], Hardware] | None = None
     """The last answer of `hardware`, and what it was made of."""
     _looks: int = 0
+    _away: bool = False
+    """Whether nobody answered at the last look, or the model was loading."""
     _other_engine: bool = False
     """Whether signs of a new process were seen since it last served."""
 
@@ -135,6 +139,10 @@ class Member:
         first, self._looks = self._looks == 0, self._looks + 1
         self.failures.looked(look, before is State.READY, now)
         self.readiness.observe(look, text, now, self.served_at)
+        if look is Look.OK and self._away:
+            self.renewed_at = now
+        if look in {Look.OK, Look.REFUSED, Look.LOADING}:
+            self._away = look is not Look.OK
         if look is Look.LOADING:
             self._other_engine = True
         reading = self.record.engine
@@ -155,6 +163,7 @@ class Member:
         before, self.engine = self.engine, reading
         if before is not None and restarted(before, reading):
             self._other_engine = True
+            self.renewed_at = now
         self.progress.observe(reading)
         self.capacity.observe(self.record)
         self.cost.observe(self.record, self.tokens(), now)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sidecar.control.breaker import Breaker
@@ -64,6 +64,13 @@ class ModelDecisions:
             excess = max(load.used - room, 0.0) + waiting.depth * seen.output
             self._retry_after_ms = round(self.drain.retry_after_ms(excess, now))
         return changed
+
+    def waits(self, waiting: Waiting, config: Config, now: float) -> bool:
+        """Take what the leases say between two ticks; returns whether a level or burst mode began or
+        ended."""
+        self.load = load = replace(self.load, waiting=waiting)
+        changed = self.breaker.update(load, config.breaker, config.queue.max_wait, now)
+        return changed | self.burst.update(load, config.burst, now)
 
     @property
     def refusing(self) -> bool:

@@ -72,7 +72,7 @@ class Restarts:
 
     def holds_out(self, backend: str) -> bool:
         """Whether the backend must get no requests because of its restart."""
-        return self.stage(backend) in {Stage.WANTED, Stage.ORDERED, Stage.SPENT}
+        return self.stage(backend) is not Stage.NONE
 
     def reason(self, backend: str) -> str | None:
         """The restart in words; None without one."""

@@ -152,7 +152,7 @@ async def test_an_outage_of_redis_loses_and_repeats_nothing(config, start_sideca
     send(store, [record(n) for n in range(10)])
     await until(lambda: sidecar.plane.completions.records == 10, what="10 records")
     redis_server.freeze()
-    await until(lambda: sidecar.plane.redis_error, what="the outage")
+    await until(lambda: sidecar.plane.redis.error, what="the outage")
     redis_server.thaw()
     send(store, [record(n) for n in range(10)], first=10)
     await until(lambda: stats(store).get("count") == 20, what="20 records")

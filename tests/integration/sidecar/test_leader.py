@@ -88,7 +88,7 @@ async def test_without_redis_it_goes_on_watching_and_publishes_when_redis_return
     sidecar = await start_sidecar(write_config("one", backends=[{"id": "a", "url": engine.url}]))
     await until(lambda: backend(store, "a").get("state") == "ready", what="ready")
     redis_server.stop()
-    await until(lambda: sidecar.plane.redis_error, what="Redis missed")
+    await until(lambda: sidecar.plane.redis.error, what="Redis missed")
     assert (await sidecar.http.get("/readyz")).status_code == 503
     engine.kv_use = 0.77
     await until(lambda: sidecar.plane.fleet.members["a"].record.engine.kv_use == 0.77, what="a fresh reading")

@@ -132,7 +132,7 @@ def test_it_falls_again_while_it_is_awaited():
     restarts.want("a", "g", OOM, 0)
     due(restarts, 0)
     restarts.carried_out("a", True, "done", 1000)
-    assert not restarts.holds_out("a")
+    assert restarts.holds_out("a")
     assert restarts.want("a", "g", OOM, 5000)
     assert due(restarts, 5000) == ([], [])
     assert due(restarts, 10_000) == (["a"], [])

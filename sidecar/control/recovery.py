@@ -1,0 +1,164 @@
+"""Level 3: what is done about engines that have died and GPUs that report errors. Who fell is taken out,
+restarted by its actuator within the limits of `restart.py`, or left out until somebody comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import structlog
+
+from sidecar.clock import wall_ms
+from sidecar.control.alerts import Alerts, Kind
+from sidecar.control.failures import Cause, Failure
+from sidecar.control.fleet import Fleet
+from sidecar.control.margin import Margin
+from sidecar.control.member import Member
+from sidecar.control.restart import Order, Restarts, Stage
+from sidecar.control.xid import Remedy, describe, remedy
+from tokenweir.config import Config
+from tokenweir.contract.records import State
+
+log = structlog.get_logger(__name__)
+
+RENEWAL_MS: Final = 15_000
+"""An engine that goes on answering for so long after its restart, and shows no sign of a new process, counts
+as restarted: not every engine's counters tell."""
+
+
+class Recovery:
+    """The failures and restarts of the fleet."""
+
+    def __init__(self, fleet: Fleet, can_act: Callable[[str], bool], alerts: Alerts, margin: Margin) -> None:
+        """`can_act` tells whether a backend has an actuator."""
+        self.restarts = Restarts()
+        self.taken_out: dict[str, str] = {}
+        """Backends whose GPU was taken out, and why; until an operator brings them back."""
+        self._fleet = fleet
+        self._can_act = can_act
+        self._alerts = alerts
+        self._margin = margin
+
+    def step(self, config: Config, leading: bool, now: float) -> list[Order]:
+        """One tick: the restarts to be carried out. Without the lead nothing is decided."""
+        orders: list[Order] = []
+        self.restarts.keep(set(self._fleet.members))
+        if leading:
+            self._failures(config, now)
+            orders = self._restart(config, now)
+        self.hold_out()
+        return orders
+
+    def hold_out(self) -> None:
+        """Take out of rotation who must get no requests though it may answer."""
+        for name, member in self._fleet.members.items():
+            held = self.taken_out.get(name)
+            if held is None and self.restarts.holds_out(name):
+                held = self.restarts.reason(name)
+            member.held_out = held
+
+    def restarting(self, member: Member) -> bool:
+        """Whether it is being restarted for want of memory."""
+        plan = self.restarts.plans.get(member.config.id)
+        return (
+            plan is not None
+            and plan.failure.cause is Cause.OUT_OF_MEMORY
+            and plan.stage in {Stage.WANTED, Stage.ORDERED, Stage.AWAITED}
+        )
+
+    # What an operator and the operations report
+
+    def bring_back(self, backend: str) -> bool:
+        """An operator has mended a backend that was left out; returns whether it was."""
+        known = self.taken_out.pop(backend, None) is not None
+        known |= self.restarts.bring_back(backend)
+        self._alerts.clear_subject(backend)
+        self.hold_out()
+        return known
+
+    def order_restart(self, backend: str, now: float) -> bool:
+        """An operator wants a restart; returns False where one is under way."""
+        member = self._fleet.members[backend]
+        failure = Failure(Cause.OPERATOR, "an operator asked for it")
+        return self.restarts.want(backend, member.group(), failure, now)
+
+    def restarted(self, backend: str, ok: bool, text: str, now: float) -> None:
+        """The actuator has answered to a restart."""
+        self.restarts.carried_out(backend, ok, text, now)
+        if ok:
+            self._alerts.clear(Kind.RESTART_FAILED, backend)
+        else:
+            self._alerts.tell(Kind.RESTART_FAILED, backend, text)
+
+    # Handing over
+
+    def dump(self, now: float) -> dict[str, Any]:
+        """What another sidecar needs to go on."""
+        return {"taken_out": dict(self.taken_out), "restarts": self.restarts.dump(now)}
+
+    def restore(self, state: Mapping[str, Any], then: float) -> None:
+        """Go on from a dump that was made at monotonic `then`. Raises ValueError, KeyError, TypeError on a
+        strange one."""
+        members = self._fleet.members
+        self.restarts.restore(dict(state["restarts"]), then)
+        self.taken_out = {str(name): str(why) for name, why in state["taken_out"].items() if name in members}
+        for name, why in self.taken_out.items():
+            self._alerts.put(Kind.XID, name, why, wall_ms())
+        self.hold_out()
+
+    # The tick's parts
+
+    def _failures(self, config: Config, now: float) -> None:
+        for name, member in self._fleet.members.items():
+            for event in member.xids.new(member.record.xids):
+                self._xid(name, member, describe(event), remedy(event.code), now)
+            failure = member.containers.verdict(member.record.container, now)
+            failure = failure or member.failures.verdict(now, config.restart.crash_hold)
+            if failure is None or member.leaving_since is not None:
+                continue
+            if failure.cause is Cause.OUT_OF_MEMORY:
+                self._margin.out_of_memory(now)
+            self._want(config, name, member, failure, now)
+
+    def _xid(self, name: str, member: Member, text: str, what: Remedy, now: float) -> None:
+        log.warning("gpu_xid", backend=name, text=text, remedy=what.value)
+        if what is Remedy.REMOVE:
+            self.taken_out[name] = f"taken out: {text}; no restart mends it"
+            self._alerts.tell(Kind.XID, name, text)
+        elif what is Remedy.RESTART and self._can_act(name):
+            self.restarts.want(name, member.group(), Failure(Cause.XID, text), now)
+
+    def _want(self, config: Config, name: str, member: Member, failure: Failure, now: float) -> None:
+        if not config.restart.enabled or not self._can_act(name):
+            kind = Kind.OUT_OF_MEMORY if failure.cause is Cause.OUT_OF_MEMORY else Kind.NO_ACTUATOR
+            self._alerts.tell(kind, name, f"{failure.text}; it has no actuator, so nobody restarts it")
+        elif self.restarts.want(name, member.group(), failure, now):
+            log.warning("restart_wanted", backend=name, cause=failure.cause.value, reason=failure.text)
+
+    def _restart(self, config: Config, now: float) -> list[Order]:
+        for name, member in self._fleet.members.items():
+            if self._serves_again(name, member, now) and self.restarts.serves(name, now):
+                log.info("restarted_engine_serves", backend=name)
+                for kind in (Kind.RESTART_FAILED, Kind.OUT_OF_MEMORY, Kind.NO_ACTUATOR):
+                    self._alerts.clear(kind, name)
+            elif member.readiness.state is State.READY:
+                self._alerts.clear(Kind.NO_ACTUATOR, name)
+        for name in self.restarts.overdue(config.restart, now):
+            self._alerts.tell(Kind.RESTART_FAILED, name, self.restarts.plans[name].text)
+        due, spent = self.restarts.due(config.restart, now)
+        for name in spent:
+            self._alerts.tell(Kind.RESTARTS_SPENT, name, self.restarts.plans[name].text)
+        return due
+
+    def _serves_again(self, name: str, member: Member, now: float) -> bool:
+        """Whether it serves, and by another process than the one that was to be restarted: that may go on
+        answering for a while after the actuator was told."""
+        if member.readiness.state is not State.READY:
+            return False
+        plan = self.restarts.plans.get(name)
+        if plan is None or plan.stage is not Stage.AWAITED:
+            return True
+        began = plan.begun[-1] if plan.begun else plan.since
+        if member.renewed_at is not None and member.renewed_at > began:
+            return True
+        return now - plan.since >= RENEWAL_MS

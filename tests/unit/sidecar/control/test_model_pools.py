@@ -1,0 +1,127 @@
+"""The decisions of each model over its backends."""
+
+from __future__ import annotations
+
+import pytest
+
+from sidecar.control.alerts import Kind
+from sidecar.telemetry.health import Look
+from tests.unit.sidecar.control.scene import Scene, fleet, warmed
+from tokenweir.contract.records import QueueState, Role, State
+
+
+def test_memory_that_stays_full_with_a_spent_queue_raises_the_level_and_says_when_to_come_back():
+    stage = fleet("a", "b")
+    stage.use = {"a": 0.94, "b": 0.92}
+    stage.queue = QueueState(depth=10, oldest_ms=20_000, oldest_by_priority={"normal": 20_000})
+    stage.run(5)
+    assert stage.control().level == 0
+    stage.run(1.5)
+    control = stage.control()
+    assert (control.level, control.refuse_new, control.drop_low) == (1, True, False)
+    assert control.retry_after_ms >= 1000
+    assert control.load == pytest.approx(0.93)
+    assert "threshold 90%" in control.reasons[0]
+
+
+def test_a_model_s_level_is_its_own():
+    stage = Scene(
+        backends=[
+            {"id": "a", "url": "http://a:1"},
+            {"id": "b", "url": "http://b:1", "models": ["other"]},
+        ]
+    )
+    stage.queue = QueueState(depth=10, oldest_ms=20_000, oldest_by_priority={"low": 20_000})
+    stage.use = {"a": 0.97, "b": 0.1}
+    stage.run(8)
+    assert (stage.control().level, stage.control("other").level) == (2, 0)
+
+
+def test_the_quorum_sends_a_model_to_its_fallback_and_back():
+    stage = Scene(
+        backends=[
+            *({"id": name, "url": f"http://{name}:1"} for name in "abcd"),
+            {"id": "small", "url": "http://small:1", "models": {"tiny": "tiny-llm"}, "role": "fallback"},
+        ],
+        models=[{"name": "m", "fallback": "tiny"}],
+    )
+    stage.run(2)
+    assert stage.published()["small"].models == {"tiny": "tiny-llm", "m": "tiny-llm"}
+    for name in "abc":
+        stage.looks[name] = Look.REFUSED
+    stage.run(1)
+    assert (stage.control().level, stage.control().fallback) == (4, True)
+    assert (Kind.FALLBACK, "m") in stage.loop.alerts.standing
+    for name in "abc":
+        stage.looks[name] = Look.OK
+    stage.run(20)
+    assert (stage.control().level, stage.control().fallback) == (0, False)
+    assert stage.loop.alerts.standing == {}
+
+
+def test_a_drained_or_new_backend_is_not_missed():
+    stage = Scene(
+        backends=[
+            *({"id": name, "url": f"http://{name}:1"} for name in "abc"),
+            {"id": "small", "url": "http://small:1", "role": "fallback"},
+        ]
+    )
+    stage.looks["b"] = stage.looks["c"] = Look.LOADING
+    stage.run(5)
+    assert not stage.control().fallback
+
+
+def spares():
+    stage = Scene(
+        backends=[
+            {"id": "a", "url": "http://a:1"},
+            {"id": "s", "url": "http://s:1", "role": "standby"},
+        ],
+        standby={"stop": True, "idle": "60s"},
+    )
+    stage.looks["s"] = Look.REFUSED
+    stage.run(2)
+    return stage
+
+
+def test_a_stopped_spare_is_started_warmed_and_ramped_when_the_load_calls_for_it():
+    stage = spares()
+    assert stage.published()["s"].role is Role.STANDBY
+    stage.use["a"] = 0.8
+    assert stage.run(5) == [("start", "s")]
+    stage.looks["s"] = Look.LOADING
+    stage.run(5)
+    stage.looks["s"] = Look.OK
+    assert stage.run(2) == [("warm", "s")]
+    warmed(stage, "s")
+    stage.tick()
+    backend = stage.published()["s"]
+    assert (backend.role, backend.state, backend.admit) == (
+        Role.ACTIVE,
+        State.READY,
+        pytest.approx(0.05, rel=0.1),
+    )
+
+
+def test_it_goes_back_and_is_stopped_when_the_load_is_gone():
+    stage = spares()
+    stage.use["a"] = 0.8
+    stage.looks["s"] = Look.OK
+    stage.run(10)
+    stage.use = {"a": 0.2, "s": 0.0}
+    assert ("stop", "s") in stage.run(70)
+    assert stage.published()["s"].role is Role.STANDBY
+
+
+def test_burst_mode_begins_between_two_ticks():
+    stage = fleet("a")
+    for _ in range(120):
+        stage.arrivals += 20
+        stage.tick()
+    stage.queue = QueueState(depth=3, oldest_ms=10)
+    stage.tick()
+    stage.arrivals += 100
+    for _ in range(2):
+        stage.tick()
+        stage.arrivals += 100
+    assert stage.control().burst

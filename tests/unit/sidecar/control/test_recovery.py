@@ -1,0 +1,178 @@
+"""Failures and restarts over a whole fleet."""
+
+from __future__ import annotations
+
+import pytest
+
+from sidecar.control.alerts import Kind
+from sidecar.control.restart import Stage
+from sidecar.telemetry.health import Look
+from sidecar.telemetry.readings import ContainerReading, XidEvent
+from tests.unit.sidecar.control.scene import fleet, warmed
+from tokenweir.contract.records import Completion, State
+
+
+def test_a_crashed_engine_is_out_within_a_second_restarted_warmed_and_ramped():
+    stage = fleet("a", "b")
+    stage.looks["a"] = Look.REFUSED
+    stage.run(1)
+    assert stage["a"].state is State.DOWN
+    assert stage.run(2) == [("restart", "a")]
+    stage.loop.recovery.restarted("a", True, "container restarted", stage.now)
+    stage.looks["a"] = Look.LOADING
+    stage.run(5)
+    stage.looks["a"], stage.tokens["a"] = Look.OK, 0.0
+    assert stage.run(3) == [("warm", "a")]
+    assert stage["a"].state is State.STARTING
+    assert "warming" in stage.published()["a"].reasons[0]
+    warmed(stage, "a")
+    stage.tick()
+    backend = stage.published()["a"]
+    assert (backend.state, backend.admit) == (State.READY, pytest.approx(0.05, rel=0.05))
+    assert any(reason.startswith("ramp: ") for reason in backend.reasons)
+    assert stage.published()["b"].admit == 1
+    assert stage.loop.recovery.restarts.stage("a") is Stage.NONE
+
+
+def test_a_crashed_engine_that_is_back_before_its_restart_is_left_alone():
+    stage = fleet("a", "b")
+    stage.looks["a"] = Look.REFUSED
+    stage.run(1)
+    stage.looks["a"] = Look.OK
+    assert stage.run(10) == []
+    assert stage["a"].state is State.READY
+    assert stage.published()["a"].admit == 1
+
+
+def test_an_engine_that_says_it_is_out_of_memory_is_out_at_once_and_restarted():
+    stage = fleet("a", "b")
+    record = Completion(
+        id="r",
+        gateway="g",
+        time_ms=1,
+        model="m",
+        backend="a",
+        kind="chat",
+        outcome="upstream_error",
+        error="out_of_memory",
+    )
+    assert stage.loop.completed(record, stage.now, stage.now)
+    orders = stage.tick()
+    assert [order.backend for order in orders.restarts] == ["a"]
+    assert stage["a"].state is State.DOWN
+    assert "out of memory" in stage["a"].reason
+    assert stage.control().level == 3
+    assert stage.loop.thresholds(stage.config, stage.now).z > stage.config.thresholds.z
+
+
+def test_without_an_actuator_it_is_only_told():
+    stage = fleet("a", "b", actuators=False)
+    stage.looks["a"] = Look.REFUSED
+    assert stage.run(5) == []
+    assert (Kind.NO_ACTUATOR, "a") in stage.loop.alerts.standing
+    stage.looks["a"] = Look.OK
+    stage.run(3)
+    assert stage.loop.alerts.standing == {}
+
+
+def test_a_container_that_was_killed_for_memory_is_restarted():
+    stage = fleet("a", "b")
+    stage["a"].record.container = ContainerReading(
+        at=stage.now, source="docker", state="exited", exit_code=137, oom_killed=True, ended_at=stage.now + 1
+    )
+    assert stage.run(0.5) == [("restart", "a")]
+    assert "exit status 137" in stage["a"].reason
+
+
+def test_of_one_model_two_crashed_backends_are_restarted_one_after_the_other():
+    stage = fleet("a", "b", "c")
+    stage.looks["a"] = stage.looks["b"] = Look.REFUSED
+    assert stage.run(4) == [("restart", "a")]
+    stage.loop.recovery.restarted("a", True, "done", stage.now)
+    assert stage.run(4) == []
+    stage.looks["a"], stage.tokens["a"] = Look.OK, 0.0
+    assert ("restart", "b") in stage.run(4)
+
+
+def test_after_its_restarts_of_an_hour_it_stays_out_and_somebody_is_called():
+    stage = fleet("a", "b", restart={"most_per_hour": 1})
+    for _ in range(2):
+        stage.looks["a"] = Look.REFUSED
+        stage.run(4)
+        stage.loop.recovery.restarted("a", True, "done", stage.now)
+        stage.looks["a"], stage.tokens["a"] = Look.OK, 0.0
+        stage.run(4)
+    stage.looks["a"] = Look.REFUSED
+    stage.run(4)
+    assert stage.loop.recovery.restarts.stage("a") is Stage.SPENT
+    assert stage.loop.alerts.standing[Kind.RESTARTS_SPENT, "a"].page
+    stage.looks["a"] = Look.OK
+    stage.run(10)
+    assert stage["a"].state is State.DOWN
+    assert stage.loop.recovery.bring_back("a")
+    stage.run(1)
+    assert stage["a"].state in {State.READY, State.STARTING}
+
+
+def test_a_restart_between_two_looks_is_seen_by_the_counters():
+    stage = fleet("a", "b")
+    stage.tokens["a"] = 0.0
+    assert stage.run(1) == [("warm", "a")]
+
+
+def test_what_answered_before_the_restart_was_done_does_not_end_it():
+    stage = fleet("a", "b")
+    assert stage.loop.recovery.order_restart("a", stage.now)
+    assert not stage.loop.recovery.order_restart("a", stage.now)
+    assert stage.run(0.5) == [("restart", "a")]
+    stage.loop.recovery.restarted("a", True, "done", stage.now)
+    stage.loop.step(stage.config, True, stage.now)
+    assert stage.loop.recovery.restarts.stage("a") is Stage.AWAITED
+    stage.tokens["a"] = 0.0
+    stage.run(1)
+    assert stage.loop.recovery.restarts.stage("a") is Stage.NONE
+
+
+def test_the_old_process_that_answers_on_after_a_restart_is_not_believed():
+    stage = fleet("a", "b")
+    assert stage.loop.recovery.order_restart("a", stage.now)
+    assert stage.run(0.5) == [("restart", "a")]
+    stage.loop.recovery.restarted("a", True, "told", stage.now)
+    stage.run(3)
+    assert stage["a"].state is State.DOWN
+    assert stage.loop.recovery.restarts.stage("a") is Stage.AWAITED
+    stage.looks["a"] = Look.REFUSED
+    stage.run(1)
+    stage.looks["a"], stage.tokens["a"] = Look.OK, 0.0
+    assert ("warm", "a") in stage.run(3)
+    assert stage.loop.recovery.restarts.stage("a") is Stage.NONE
+
+
+def test_an_engine_that_shows_no_sign_of_its_restart_is_back_in_the_end():
+    stage = fleet("a", "b")
+    stage.loop.recovery.order_restart("a", stage.now)
+    stage.run(0.5)
+    stage.loop.recovery.restarted("a", True, "told", stage.now)
+    stage.run(14)
+    assert stage["a"].state is State.DOWN
+    stage.run(2)
+    assert stage["a"].state is State.READY
+
+
+@pytest.mark.parametrize(("code", "restarts"), [(13, [("restart", "a")]), (79, []), (63, [])])
+def test_an_xid_restarts_the_engine_takes_the_gpu_out_or_is_noted(code, restarts):
+    stage = fleet("a", "b")
+    stage["a"].record.xids.append(XidEvent(stage.now + 1, code, "GPU-a", "0"))
+    assert stage.run(1) == restarts
+    out = code != 63
+    assert (stage["a"].state is State.DOWN) is out
+    if code == 79:
+        assert stage.loop.alerts.standing[Kind.XID, "a"].page
+        assert stage["a"].reason == (
+            "taken out: XID 79 (GPU has fallen off the bus) on card 0; no restart mends it"
+        )
+        stage.run(60)
+        assert stage["a"].state is State.DOWN
+        assert stage.loop.recovery.bring_back("a")
+        stage.run(0.5)
+        assert stage["a"].state is State.READY
