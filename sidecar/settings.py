@@ -57,4 +57,5 @@ def _key(key: KeyConfig, folder: Path) -> KeySettings:
         tokens_per_minute=key.tokens_per_minute,
         deadline_ms=key.deadline or None,
         burst_exempt=key.burst_exempt,
+        weight=key.weight,
     )

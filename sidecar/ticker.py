@@ -18,11 +18,11 @@ from sidecar.control.loop import ControlLoop
 from sidecar.leader import Leader, NotLeaderError
 from sidecar.operations import Operations
 from sidecar.publish import Decision, Publisher
+from sidecar.queue_limits import queue_limits
 from sidecar.redis_access import RedisError
 from sidecar.redis_state import RedisState
 from tokenweir.config import Config
 from tokenweir.contract import names
-from tokenweir.contract.records import QueueLimits
 
 log = structlog.get_logger(__name__)
 
@@ -119,12 +119,11 @@ class Ticker:
         changed, orders = self._loop.step(config, True, now)
         self._operations.carry_out(orders)
         memory = self._memory(changed, now)
-        queue = config.queue
         decision = Decision(
             config.served_policy,
             config.shadow_policy,
             self._loop.thresholds(config, now),
-            QueueLimits(max_waiting=queue.max_waiting, max_wait_ms=queue.max_wait, max_bytes=queue.max_bytes),
+            queue_limits(config),
             config.burst.max_tokens,
             self._loop.published(),
             memory,

@@ -11,9 +11,9 @@ local check = require "tokenweir.core.check"
 local eligible = require "tokenweir.core.eligible"
 local fleets = require "tokenweir.core.fleet"
 local health = require "tokenweir.core.health"
+local line = require "tokenweir.core.queue.line"
 local load = require "tokenweir.core.load"
 local policies = require "tokenweir.core.policy"
-local queue_order = require "tokenweir.core.queue_order"
 local running = require "tokenweir.core.running"
 
 local has_skill, skill = pcall(require, "tokenweir.core.skill")
@@ -45,7 +45,7 @@ return function(policy_name, seed)
   -- By server: the records that decode there, and the steps that they were last brought up to.
   local decoding, counts, synced = {}, {}, {}
   local query = { stale = false, random = random, tried = {}, tried_count = 0 }
-  local line, tickets = queue_order.new(), {}
+  local waiting, numbers = line.new(), {}
   local stats, reference = nil, {}
   local judged = has_skill and skill.new() or { left = false }
 
@@ -212,19 +212,19 @@ return function(policy_name, seed)
   end
 
   function gateway.enter(id, ticket)
-    tickets[ticket] = id
-    queue_order.push(line, ticket)
+    numbers[ticket] = id
+    line.insert(waiting, ticket, id, 0)
   end
 
   --- The number of the request whose turn it is, or -1.
   function gateway.head()
-    local ticket = queue_order.head(line)
-    return ticket == 0 and -1 or tickets[ticket]
+    local id = line.at(waiting, 1)
+    return id or -1
   end
 
   function gateway.leave(ticket)
-    queue_order.remove(line, ticket)
-    tickets[ticket] = nil
+    line.remove(waiting, ticket, numbers[ticket])
+    numbers[ticket] = nil
   end
 
   --- Whether predictions are left for the running figures.

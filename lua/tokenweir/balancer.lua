@@ -94,7 +94,7 @@ local function again(r)
     return ngx.exit(BUSY)
   end
   ledger.release(r)
-  waiting.wake()
+  waiting.wake(now)
   r.tried_count = r.tried_count + 1
   r.tried[r.tried_count] = r.place
   r.pool = pool

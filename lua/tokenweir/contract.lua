@@ -63,6 +63,7 @@ _M.numbers = {
   ["known_sessions_batch_size"] = 1024,
   ["max_backends"] = 1024,
   ["max_models"] = 256,
+  ["queue_window"] = 8,
 }
 
 _M.shapes = {
@@ -174,6 +175,34 @@ _M.shapes = {
         ["type"] = "object",
         ["default"] = {},
         ["members"] = {
+          ["order"] = {
+            ["type"] = "string",
+            ["enum"] = { "fair", "fifo", "score" },
+            ["default"] = "fair",
+          },
+          ["trigger"] = {
+            ["type"] = "string",
+            ["enum"] = { "room", "memory" },
+            ["default"] = "room",
+          },
+          ["trigger_memory"] = {
+            ["type"] = "number",
+            ["min"] = 0,
+            ["max"] = 1,
+            ["default"] = 0.9,
+          },
+          ["window"] = {
+            ["type"] = "integer",
+            ["min"] = 0,
+            ["max"] = 8,
+            ["default"] = 8,
+          },
+          ["pass_ms"] = {
+            ["type"] = "integer",
+            ["min"] = 0,
+            ["max"] = 60000,
+            ["default"] = 2000,
+          },
           ["max_waiting"] = {
             ["type"] = "integer",
             ["min"] = 0,
@@ -191,6 +220,126 @@ _M.shapes = {
             ["min"] = 0,
             ["max"] = 1000000000000000,
             ["default"] = 268435456,
+          },
+          ["early_hints"] = {
+            ["type"] = "integer",
+            ["min"] = 0,
+            ["max"] = 4,
+            ["default"] = 4,
+          },
+          ["classes"] = {
+            ["type"] = "object",
+            ["default"] = {},
+            ["members"] = {
+              ["high"] = {
+                ["type"] = "object",
+                ["default"] = {},
+                ["members"] = {
+                  ["weight"] = {
+                    ["type"] = "number",
+                    ["max"] = 1000,
+                    ["above"] = 0,
+                    ["default"] = 4,
+                  },
+                  ["floor"] = {
+                    ["type"] = "number",
+                    ["min"] = 0,
+                    ["max"] = 0.5,
+                    ["default"] = 0.1,
+                  },
+                  ["max_waiting"] = {
+                    ["type"] = "integer",
+                    ["min"] = 0,
+                    ["max"] = 1000000,
+                    ["null"] = true,
+                  },
+                  ["max_wait_ms"] = {
+                    ["type"] = "integer",
+                    ["min"] = 0,
+                    ["max"] = 3600000,
+                    ["null"] = true,
+                  },
+                  ["max_bytes"] = {
+                    ["type"] = "integer",
+                    ["min"] = 0,
+                    ["max"] = 1000000000000000,
+                    ["null"] = true,
+                  },
+                },
+              },
+              ["normal"] = {
+                ["type"] = "object",
+                ["default"] = {},
+                ["members"] = {
+                  ["weight"] = {
+                    ["type"] = "number",
+                    ["max"] = 1000,
+                    ["above"] = 0,
+                    ["default"] = 2,
+                  },
+                  ["floor"] = {
+                    ["type"] = "number",
+                    ["min"] = 0,
+                    ["max"] = 0.5,
+                    ["default"] = 0.1,
+                  },
+                  ["max_waiting"] = {
+                    ["type"] = "integer",
+                    ["min"] = 0,
+                    ["max"] = 1000000,
+                    ["null"] = true,
+                  },
+                  ["max_wait_ms"] = {
+                    ["type"] = "integer",
+                    ["min"] = 0,
+                    ["max"] = 3600000,
+                    ["null"] = true,
+                  },
+                  ["max_bytes"] = {
+                    ["type"] = "integer",
+                    ["min"] = 0,
+                    ["max"] = 1000000000000000,
+                    ["null"] = true,
+                  },
+                },
+              },
+              ["low"] = {
+                ["type"] = "object",
+                ["default"] = {},
+                ["members"] = {
+                  ["weight"] = {
+                    ["type"] = "number",
+                    ["max"] = 1000,
+                    ["above"] = 0,
+                    ["default"] = 1,
+                  },
+                  ["floor"] = {
+                    ["type"] = "number",
+                    ["min"] = 0,
+                    ["max"] = 0.5,
+                    ["default"] = 0.05,
+                  },
+                  ["max_waiting"] = {
+                    ["type"] = "integer",
+                    ["min"] = 0,
+                    ["max"] = 1000000,
+                    ["null"] = true,
+                  },
+                  ["max_wait_ms"] = {
+                    ["type"] = "integer",
+                    ["min"] = 0,
+                    ["max"] = 3600000,
+                    ["null"] = true,
+                  },
+                  ["max_bytes"] = {
+                    ["type"] = "integer",
+                    ["min"] = 0,
+                    ["max"] = 1000000000000000,
+                    ["null"] = true,
+                  },
+                },
+              },
+            },
           },
         },
       },
@@ -580,6 +729,12 @@ _M.shapes = {
             ["burst_exempt"] = {
               ["type"] = "boolean",
               ["default"] = false,
+            },
+            ["weight"] = {
+              ["type"] = "number",
+              ["max"] = 1000,
+              ["above"] = 0,
+              ["default"] = 1,
             },
           },
         },

@@ -44,10 +44,11 @@ function _M.type_of(status)
   return TYPES[status] or (status >= 500 and "server_error" or "invalid_request_error")
 end
 
---- @return string the JSON of an error
-function _M.body(status, code, message, param)
+--- @param more string or nil, JSON members that the error has besides
+-- @return string the JSON of an error
+function _M.body(status, code, message, param, more)
   return '{"error":{"message":' .. encode(message) .. ',"type":"' .. _M.type_of(status) .. '","param":'
-    .. (param and encode(param) or "null") .. ',"code":"' .. code .. '"}}'
+    .. (param and encode(param) or "null") .. ',"code":"' .. code .. '"' .. (more and "," .. more or "") .. "}}"
 end
 
 --- Whole seconds for Retry-After, at most a minute, spread by up to a half so that clients do not return together.
@@ -58,8 +59,9 @@ end
 --- Ends the request with an error; from the access or the content phase. Does not return.
 -- @param param string or nil, the parameter that is wrong
 -- @param retry_after_s number or nil, before jitter
-function _M.send(status, code, message, param, retry_after_s)
-  local body = _M.body(status, code, message, param)
+-- @param more string or nil, JSON members that the error has besides
+function _M.send(status, code, message, param, retry_after_s, more)
+  local body = _M.body(status, code, message, param, more)
   ngx.status = status
   local header = ngx.header
   header["Content-Type"] = "application/json"

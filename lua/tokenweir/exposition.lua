@@ -7,13 +7,15 @@ local load = require "tokenweir.core.load"
 local metrics = require "tokenweir.metrics"
 local policy = require "tokenweir.core.policy"
 local poller = require "tokenweir.poller"
+local queue_lines = require "tokenweir.queue_lines"
 local region = require "tokenweir.region"
 local state = require "tokenweir.state"
 local targets = require "tokenweir.targets"
 
 local concat, sort = table.concat, table.sort
 local pairs, tostring, tonumber = pairs, tostring, tonumber
-local huge = math.huge
+local huge, max = math.huge, math.max
+local CLASS = require("tokenweir.core.queue").CLASS
 
 --- Counters without a shape of their own: name -> help, labels.
 local COUNTERS = {
@@ -27,6 +29,8 @@ local COUNTERS = {
   breaker_refusals = { "Requests that the breaker turned away, by its level.", "model", "level" },
   degraded = { "Requests that were served otherwise than asked, by how.", "model", "how" },
   sessions_announced = { "Sessions that this gateway told the others of." },
+  queue_refusals = { "Requests that were refused before or while they waited, by reason.", "model", "reason" },
+  early_hints = { "103 answers with the position in the queue.", "model" },
   quarantined = { "Requests refused because their prompt met two crashes of engines." },
   predicted_output_tokens = { "Predicted means of outputs that were then measured, tokens.", "model" },
   measured_output_tokens = { "The same outputs as measured, tokens.", "model" },
@@ -41,6 +45,11 @@ local HISTOGRAMS = {
   wait = { "tokenweir_wait_seconds", "Time in the queue before a backend was chosen." },
   ttft = { "tokenweir_time_to_first_token_seconds", "From arrival to the first byte of content." },
   total = { "tokenweir_request_seconds", "From arrival to the end of the answer." },
+  queue_wait = { "tokenweir_queue_wait_seconds", "Wait of requests that had to wait and were served.", "priority" },
+  queue_wake = { "tokenweir_queue_wake_seconds", "From the release of a place to the choice of who gets it." },
+  queue_estimate_ratio = {
+    "tokenweir_queue_estimate_ratio", "What waits were, over what they were estimated at first.", "priority",
+  },
 }
 
 local _M = { COUNTERS = COUNTERS }
@@ -110,17 +119,24 @@ local function write_requests(out, requests, tokens)
   end
 end
 
-local function write_histogram(out, name, by_model)
-  local title, bounds = HISTOGRAMS[name][1], metrics.BOUNDS[name]
+local function write_histogram(out, name, by_series)
+  local title, bounds, second = HISTOGRAMS[name][1], metrics.BOUNDS[name], HISTOGRAMS[name][3]
   head(out, title, "histogram", HISTOGRAMS[name][2])
-  for model, buckets in pairs(by_model or {}) do
-    local sum = 0
+  for series, buckets in pairs(by_series or {}) do
+    local cut = second and series:find(metrics.LABELS, 1, true)
+    local labels = { "model", cut and series:sub(1, cut - 1) or series }
+    if cut then
+      labels[3], labels[4] = second, series:sub(cut + 1)
+    end
+    local sum, n = 0, #labels
     for k = 0, #bounds do
       sum = sum + (buckets[k] or 0)
-      line(out, title .. "_bucket", { "model", model, "le", bounds[k + 1] or "+Inf" }, sum)
+      labels[n + 1], labels[n + 2] = "le", bounds[k + 1] or "+Inf"
+      line(out, title .. "_bucket", labels, sum)
     end
-    line(out, title .. "_sum", { "model", model }, buckets[#bounds + 1] or 0)
-    line(out, title .. "_count", { "model", model }, sum)
+    labels[n + 1], labels[n + 2] = nil, nil
+    line(out, title .. "_sum", labels, buckets[#bounds + 1] or 0)
+    line(out, title .. "_count", labels, sum)
   end
 end
 
@@ -174,18 +190,27 @@ local function write_backends(out, fleet, now)
 end
 
 local function write_queue(out, fleet, now)
-  local depths, waits, seen = {}, {}, {}
+  local depths, sizes, waits, seen = {}, {}, {}, {}
   for _, pool in pairs(fleet and fleet.models or {}) do
     if not seen[pool.name] then
       seen[pool.name] = true
-      local _, depth, oldest = region.heads(pool.place)
-      line(depths, "tokenweir_queue_depth", { "model", pool.name }, depth)
-      line(waits, "tokenweir_queue_oldest_seconds", { "model", pool.name }, oldest > 0 and (now - oldest) / 1000 or 0)
+      for priority, class in pairs(CLASS) do
+        local depth, bytes = queue_lines.of_class(pool.place, class)
+        local since, key = queue_lines.oldest(pool.place, class)
+        local labels = { "model", pool.name, "priority", priority }
+        line(depths, "tokenweir_queue_depth", labels, depth)
+        line(sizes, "tokenweir_queue_bytes", labels, bytes)
+        labels[5], labels[6] = "key", key
+        line(waits, "tokenweir_queue_oldest_seconds", labels, since > 0 and max(0, now - since) / 1000 or 0)
+      end
     end
   end
   head(out, "tokenweir_queue_depth", "gauge", "Requests that wait for a backend.")
   out[#out + 1] = concat(depths, "\n")
-  head(out, "tokenweir_queue_oldest_seconds", "gauge", "How long the first of them has waited.")
+  head(out, "tokenweir_queue_bytes", "gauge", "Their bytes.")
+  out[#out + 1] = concat(sizes, "\n")
+  head(out, "tokenweir_queue_oldest_seconds", "gauge",
+    "How long the one that waits longest has waited, and the id of its API key.")
   out[#out + 1] = concat(waits, "\n")
 end
 

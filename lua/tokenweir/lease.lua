@@ -5,12 +5,14 @@ local ledger = require "tokenweir.ledger"
 local load = require "tokenweir.core.load"
 local numbering = require "tokenweir.numbering"
 local passive_health = require "tokenweir.passive_health"
+local queue_lines = require "tokenweir.queue_lines"
 local region = require "tokenweir.region"
 
 local floor, max = math.floor, math.max
 local pairs = pairs
 local now_wall = ngx.now
 
+local CLASS = require("tokenweir.core.queue").CLASS
 local LAST_BUCKET = contract.numbers.buckets - 1
 
 cjson.encode_number_precision(14)
@@ -53,8 +55,8 @@ end
 
 local function oldest_of(place, now)
   local ages = {}
-  for class in pairs(region.CLASS) do
-    local since = region.oldest(place, class)
+  for class, number in pairs(CLASS) do
+    local since = queue_lines.oldest(place, number)
     if since ~= 0 then
       ages[class] = floor(max(0, now - since))
     end
@@ -67,7 +69,7 @@ local function models(known, now)
   for _, pool in pairs(known.fleet and known.fleet.models or {}) do
     if not arrivals[pool.name] then
       arrivals[pool.name] = region.arrivals(pool.place)
-      local _, depth, oldest = region.heads(pool.place)
+      local depth, oldest = queue_lines.depth(pool.place), queue_lines.oldest(pool.place)
       if depth > 0 then
         queue[pool.name] = {
           depth = depth, oldest_ms = floor(max(0, now - oldest)), oldest_by_priority = oldest_of(pool.place, now),

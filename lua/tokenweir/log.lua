@@ -38,7 +38,7 @@ local function free(r, outcome, now)
   else
     ledger.release(r)
   end
-  waiting.wake()
+  waiting.wake(now)
 end
 
 local function write_variables(r, outcome, output, prompt)

@@ -13,12 +13,17 @@ local BOUNDS = {
   wait = { 0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60 },
   ttft = { 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60 },
   total = { 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600 },
+  queue_wait = { 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300 },
+  queue_wake = { 0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 1 },
+  queue_estimate_ratio = { 0.25, 0.5, 0.7, 0.8, 0.9, 1, 1.1, 1.3, 1.5, 2, 4 },
 }
 
 --- Separates the parts of a key; names with control characters never get into the fleet.
 local SEPARATOR = "\t"
+--- Separates the labels of a histogram's series.
+local LABELS = "\31"
 
-local _M = { BOUNDS = BOUNDS, SEPARATOR = SEPARATOR }
+local _M = { BOUNDS = BOUNDS, SEPARATOR = SEPARATOR, LABELS = LABELS }
 
 local bounds, last_bucket = {}, {}
 for name, list in pairs(BOUNDS) do
@@ -28,10 +33,22 @@ end
 -- counters[name][label 1][label 2] = number not yet in the dict
 local counters = {}
 local requests, histograms = {}, {}
+-- series_of[name][values of its labels]
+local series_of = {}
 
 local function new_histogram(name)
   -- buckets, then the sum
   return ffi.new("double[?]", last_bucket[name] + 2)
+end
+
+local function put(histogram, name, value)
+  local upper, last = bounds[name], last_bucket[name]
+  local k = 0
+  while k < last and value > upper[k] do
+    k = k + 1
+  end
+  histogram[k] = histogram[k] + 1
+  histogram[last + 1] = histogram[last + 1] + value
 end
 
 local function observe(model, name, ms)
@@ -40,14 +57,24 @@ local function observe(model, name, ms)
     of_model = { wait = new_histogram("wait"), ttft = new_histogram("ttft"), total = new_histogram("total") }
     histograms[model] = of_model
   end
-  local histogram, upper, last = of_model[name], bounds[name], last_bucket[name]
-  local seconds = ms / 1000
-  local k = 0
-  while k < last and seconds > upper[k] do
-    k = k + 1
+  put(of_model[name], name, ms / 1000)
+end
+
+--- Counts a value of a histogram that requests do not count by themselves.
+-- @param name string, of BOUNDS; @param first, second its labels' values, as in `exposition.HISTOGRAMS`
+function _M.observe(name, value, first, second)
+  local series = second and first .. LABELS .. second or first
+  local by_series = series_of[name]
+  if not by_series then
+    by_series = {}
+    series_of[name] = by_series
   end
-  histogram[k] = histogram[k] + 1
-  histogram[last + 1] = histogram[last + 1] + seconds
+  local histogram = by_series[series]
+  if not histogram then
+    histogram = new_histogram(name)
+    by_series[series] = histogram
+  end
+  put(histogram, name, value)
 end
 
 --- Counts a request that ended.
@@ -135,13 +162,22 @@ local function flush_requests()
   end
 end
 
+local function flush_histogram(name, series, histogram)
+  for k = 0, last_bucket[name] + 1 do
+    add("histogram" .. SEPARATOR .. name .. SEPARATOR .. series .. SEPARATOR .. k, histogram[k])
+    histogram[k] = 0
+  end
+end
+
 local function flush_histograms()
   for model, of_model in pairs(histograms) do
     for name, histogram in pairs(of_model) do
-      for k = 0, last_bucket[name] + 1 do
-        add("histogram" .. SEPARATOR .. name .. SEPARATOR .. model .. SEPARATOR .. k, histogram[k])
-        histogram[k] = 0
-      end
+      flush_histogram(name, model, histogram)
+    end
+  end
+  for name, by_series in pairs(series_of) do
+    for series, histogram in pairs(by_series) do
+      flush_histogram(name, series, histogram)
     end
   end
 end

@@ -1,6 +1,7 @@
 --- Picks a backend for a request: what is usable, what is in flight, what the policy says. One pick runs at a time in a
 -- worker and none yields, so the tables here are reused.
 local contract = require "tokenweir.contract"
+local demand = require "tokenweir.core.demand"
 local eligible = require "tokenweir.core.eligible"
 local fixed_table = require "tokenweir.core.fixed_table"
 local ledger = require "tokenweir.ledger"
@@ -8,11 +9,14 @@ local metrics = require "tokenweir.metrics"
 local passive_health = require "tokenweir.passive_health"
 local policy = require "tokenweir.core.policy"
 local region = require "tokenweir.region"
+local room = require "tokenweir.core.room"
 local state = require "tokenweir.state"
 local targets = require "tokenweir.targets"
 
 local control_of = state.control
 local filter = eligible.filter
+local release_rate, soonest = room.release_rate, room.soonest
+local measure = demand.measure
 local interchangeable = targets.interchangeable
 local get_policy, policy_pick, serving = policy.get, policy.pick, policy.serving
 local max, random = math.max, math.random
@@ -23,6 +27,7 @@ local pairs = pairs
 local ALIVE_MS = 3000
 
 local candidates = require("table.new")(contract.numbers.max_backends, 0)
+local usual = {}
 local query = fixed_table.new(32, {
   now = 0, health = nil, stale = false, random = random, settings = nil, by_turn = false, tried = {}, tried_count = 0,
 })
@@ -62,6 +67,17 @@ local function prepare_request(r)
   end
 end
 
+-- The article's trigger of its buffer: the memory of every backend is nearly full, as telemetry shows it.
+local function crowded(known, count)
+  local memory, most = known.fleet.memory, known.queue.trigger_memory
+  for k = 1, count do
+    if memory[candidates[k]] <= most then
+      return false
+    end
+  end
+  return not known.stale
+end
+
 -- One attempt among the backends of a role (nil: of the first that has any), and of a variant where one is wanted.
 local function attempt(known, r, now, served, role, precision)
   local fleet = known.fleet
@@ -73,6 +89,8 @@ local function attempt(known, r, now, served, role, precision)
   end
   if count == 0 then
     return nil, word, retry_at
+  elseif known.queue.trigger == "memory" and crowded(known, count) then
+    return nil, "full"
   end
   local view = ledger.view(known, candidates, count, now)
   local index, reason = served.pick(view, r, candidates, count)
@@ -85,10 +103,12 @@ end
 
 --- @param known `state.current()`
 -- @param r record; a request that was sent before (`r.tried_count > 0`) is only offered what can take it unchanged
+-- @param apart place of a backend that is held for another request, or nil
 -- @return index in the fleet; or nil and "full" (wait), "ejected" (and when one may be probed, ms), "tried" or "down"
-function _M.pick(known, r, now)
+function _M.pick(known, r, now, apart)
   local served = prepare_query(known, now)
   prepare_request(r)
+  query.apart = apart
   local pool, control = r.pool, control_of(known, r.pool)
   local index, reason, retry_at, full
   if control.fallback and pool.fallbacks > 0 then
@@ -110,10 +130,51 @@ function _M.pick(known, r, now)
   return index, reason, retry_at
 end
 
+--- The place of the backend that will have room for a request soonest.
+-- @param before the place that was named for it the last time, or nil
+-- @return number, or nil
+function _M.soonest(known, r, now, before)
+  prepare_query(known, now)
+  prepare_request(r)
+  query.apart, query.role, query.precision = nil, nil, r.precision
+  local fleet = known.fleet
+  local count = filter(fleet, r.pool, query, candidates)
+  if count == 0 then
+    return nil
+  end
+  local kept
+  for k = 1, before and count or 0 do
+    if fleet.slot[candidates[k]] == before then
+      kept = candidates[k]
+    end
+  end
+  local index = soonest(ledger.view(known, candidates, count, now), candidates, count, r, kept)
+  return index and fleet.slot[index]
+end
+
+--- Tokens that the backends of a request's model release in a ms, as far as the fleet's figures tell.
+function _M.release_rate(known, r, now)
+  local fleet, pool = known.fleet, r.pool
+  local count = 0
+  for k = 1, pool.size do
+    if fleet.state[pool[k]] == "ready" then
+      count = count + 1
+      candidates[count] = pool[k]
+    end
+  end
+  local view = ledger.view(known, candidates, count, now)
+  measure(r, usual)
+  local sum = 0
+  for k = 1, count do
+    sum = sum + release_rate(view.load, fleet, candidates[k], usual)
+  end
+  return sum
+end
+
 --- Whether any request could be sent anywhere.
 function _M.possible(known, now)
   prepare_query(known, now)
-  query.prompt, query.tried_count, query.credential_group, query.upstream = nil, 0, nil, nil
+  query.prompt, query.tried_count, query.credential_group, query.upstream, query.apart = nil, 0, nil, nil, nil
   query.role, query.precision, query.draw = nil, nil, nil
   for _, pool in pairs(known.fleet.models) do
     if filter(known.fleet, pool, query, candidates) > 0 then

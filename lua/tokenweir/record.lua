@@ -8,7 +8,7 @@
 --   prediction  prompt, mean, median, q90, sd, class, n, max_tokens, prompt_bytes, stream, tokens_per_event,
 --               source (which predictor), vector and hashed (its features, if they are recorded), and what it learns by
 --   pick        backend (id), target (`targets.lua`), upstream, alternates, policy, shadow, probe, draw, fallback
---   waiting     ticket, line_place, semaphore, waiting_bytes
+--   waiting     waiter (while it waits, see `core/queue`), semaphore
 --   ledger      see `core/load.lua` and `ledger.lua`
 --   balancer    tries, tried, tried_count, refused (429 or 503 of the last backend), noted (passive health has it),
 --               cut (502 or 504: it broke off or was too late with a request that it had been sent)
@@ -63,7 +63,7 @@ function _M.give(r)
     request.clear(r.parsed)
   end
   r.taken, r.arrived, r.number, r.answered, r.error_page = false, nil, nil, nil, nil
-  r.kind, r.key, r.priority, r.pool, r.model, r.deadline, r.limited, r.ticket = nil, nil, nil, nil, nil, nil, nil, nil
+  r.kind, r.key, r.priority, r.pool, r.model, r.deadline, r.limited, r.waiter = nil, nil, nil, nil, nil, nil, nil, nil
   r.stream, r.n, r.prompt, r.prompt_bytes, r.max_tokens = false, 1, 0, 0, nil
   r.mean, r.median, r.q90, r.sd, r.class, r.source = nil, nil, nil, nil, nil, nil
   r.raw_prompt, r.fitted, r.stats, r.prior, r.log_median, r.vector, r.hashed = nil, nil, nil, nil, nil, nil, nil

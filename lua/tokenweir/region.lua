@@ -15,18 +15,18 @@ local contract = require "tokenweir.contract"
 local known_sessions = require "tokenweir.core.known_sessions"
 local posix = require "tokenweir.posix"
 local load = require "tokenweir.core.load"
+local queue_memory = require "tokenweir.core.queue.memory"
 require "tokenweir.core.health"  -- declares tw_health
 
 local now_ms = clock.ms
 local cast, fill = ffi.cast, ffi.fill
-local floor, max = math.floor, math.max
 local time, tonumber = os.time, tonumber
 
 local SLOTS = 128
 local BACKENDS = contract.numbers.max_backends
 local MODELS = contract.numbers.max_models
-local CLASSES = 3
-local LAYOUT = 2
+local CLASSES = queue_memory.LAST_CLASS + 1
+local LAYOUT = 3
 
 -- Byte 0 .. SLOTS - 1: the slots' locks.
 local GUARD_BYTE = 1000
@@ -37,10 +37,11 @@ local DEFINITION = [[
 typedef struct { double seen, length; char bytes[256]; double pad[6]; } tw_name;
 typedef struct {
   double pid, claimed_at, used;   /* used: only the loads 0 .. used - 1 were ever touched */
-  double waiting_bytes;           /* of its requests that wait */
-  double pad[4];
-  double head[MODELS], oldest[MODELS], depth[MODELS], arrivals[MODELS];
-  double oldest_of[CLASSES][MODELS];  /* since when the oldest of a priority class waits */
+  double releases, released_at;   /* how many places of backends it gave back, and when the last, ms */
+  double waiting_bytes[CLASSES];  /* of its requests that wait, by priority class */
+  double depth[MODELS], arrivals[MODELS];
+  double lined[MODELS];           /* 1: something was written into that line */
+  tw_line line[MODELS];
   tw_load load[BACKENDS];
 } tw_slot;
 typedef struct {
@@ -52,6 +53,7 @@ typedef struct {
   tw_health health[BACKENDS];
   tw_load peers[2][BACKENDS];
   tw_known_set known[KNOWN_SETS];
+  tw_queue queue[MODELS];
   tw_slot slot[SLOTS];
 } tw_region;
 ]]
@@ -65,15 +67,11 @@ local SIZE = ffi.sizeof("tw_region")
 local MAGIC = 0x7765697274776f74ULL
 local HEADER = ffi.typeof("uint64_t[4]")
 
---- Priority classes, as `oldest` numbers them.
-local CLASS = { high = 0, normal = 1, low = 2 }
-
-local _M = { SLOTS = SLOTS, BACKENDS = BACKENDS, MODELS = MODELS, SIZE = SIZE, CLASS = CLASS }
+local _M = { SLOTS = SLOTS, BACKENDS = BACKENDS, MODELS = MODELS, SIZE = SIZE }
 
 local fd, map, flags  -- flags: uint8_t[SLOTS] over map.live
 local own, own_slot
-local last_ticket = 0
-local rows, row_slots, row_count = {}, {}, 0
+local rows, row_slots, row_count, generation = {}, {}, 0, 0
 local seen_live = ffi.new("uint64_t[?]", SLOTS / 8)
 
 --- The descriptor of this layout's region that this process or the one before exec opened already.
@@ -146,14 +144,19 @@ local function clear_slot(index)
       slot.arrivals[m] = 0
     end
   end
-  fill(slot.head, ffi.sizeof(slot.head))
-  fill(slot.oldest, ffi.sizeof(slot.oldest))
+  for m = 0, MODELS - 1 do
+    if slot.lined[m] ~= 0 then
+      map.queue[m].served = map.queue[m].served + slot.line[m].served
+      fill(slot.line[m], queue_memory.LINE_SIZE)
+    end
+  end
+  fill(slot.lined, ffi.sizeof(slot.lined))
   fill(slot.depth, ffi.sizeof(slot.depth))
-  fill(slot.oldest_of, ffi.sizeof(slot.oldest_of))
+  fill(slot.waiting_bytes, ffi.sizeof(slot.waiting_bytes))
   if slot.used > 0 then
     fill(slot.load, slot.used * load.SIZE)
   end
-  slot.used, slot.pid, slot.waiting_bytes = 0, 0, 0
+  slot.used, slot.pid, slot.releases, slot.released_at = 0, 0, 0, 0
   return true
 end
 
@@ -165,7 +168,7 @@ local function clear_guarded(index)
 end
 
 local function list_live()
-  row_count = 0
+  row_count, generation = 0, generation + 1
   for index = 0, SLOTS - 1 do
     if flags[index] ~= 0 then
       row_count = row_count + 1
@@ -238,6 +241,12 @@ function _M.live()
   return rows, row_slots, row_count
 end
 
+--- @return number that changes when a worker comes or goes
+function _M.generation()
+  _M.live()
+  return generation
+end
+
 --- This worker's slot (tw_slot): the only one that it may write.
 function _M.own()
   return own
@@ -289,68 +298,23 @@ function _M.peers(now)
   return map.peers[map.peers_current]
 end
 
---- A place in the line of waiters: rising in each worker, in the order of arrival over all workers, never twice.
--- Units of 10 us, times the number of slots so that two workers never draw the same: exact for 20 years of uptime.
-function _M.ticket(now)
-  local ticket = floor(now * 100) * SLOTS + max(own_slot or 0, 0)
-  last_ticket = max(ticket, last_ticket + SLOTS)
-  return last_ticket
+--- Counts a place of a backend that was given back.
+function _M.gave_back(now)
+  own.releases, own.released_at = own.releases + 1, now
 end
 
---- Publishes this worker's line of one model.
--- @param model number, the model's place (`fleet.models[name].place`)
--- @param ticket number of its first waiter; 0: nobody waits here
--- @param depth number of its waiters
--- @param since when the one that waits longest began, ms; 0: nobody
-function _M.set_head(model, ticket, depth, since)
-  own.head[model], own.depth[model], own.oldest[model] = ticket, depth, since
-end
-
---- @return number the lowest ticket of all workers that wait for this model, 0 if nobody waits;
---   number of waiters; when the oldest began to wait (0: nobody)
-function _M.heads(model)
+--- @return number that is another one after every release in any worker; when the last was, ms
+function _M.tide()
   local _, slots, count = _M.live()
-  local first, depth, oldest = 0, 0, 0
+  local sum, last = 0, 0
   for k = 1, count do
     local slot = slots[k]
-    local head, since = slot.head[model], slot.oldest[model]
-    if head ~= 0 and (first == 0 or head < first) then
-      first = head
-    end
-    if since ~= 0 and (oldest == 0 or since < oldest) then
-      oldest = since
-    end
-    depth = depth + slot.depth[model]
-  end
-  return first, depth, oldest
-end
-
---- @return number bytes of all requests that wait in this gateway
-function _M.waiting_bytes()
-  local _, slots, count = _M.live()
-  local sum = 0
-  for k = 1, count do
-    sum = sum + slots[k].waiting_bytes
-  end
-  return sum
-end
-
---- Publishes since when this worker's oldest waiter of a priority class waits, ms; 0: nobody of it does.
-function _M.set_oldest(model, priority, since)
-  own.oldest_of[CLASS[priority]][model] = since
-end
-
---- @return number since when the oldest waiter of a priority class waits, over all workers; 0: nobody of it does
-function _M.oldest(model, priority)
-  local _, slots, count = _M.live()
-  local class, oldest = CLASS[priority], 0
-  for k = 1, count do
-    local since = slots[k].oldest_of[class][model]
-    if since ~= 0 and (oldest == 0 or since < oldest) then
-      oldest = since
+    sum = sum + slot.releases
+    if slot.released_at > last then
+      last = slot.released_at
     end
   end
-  return oldest
+  return sum, last
 end
 
 --- @return array of tw_known_set: the sessions that this gateway and others served lately

@@ -1,200 +1,183 @@
---- The wait in the access phase where nothing has room: first come, first served, one line per model over all workers.
+--- The wait in the access phase where nothing has room: in the order of `core/queue`, bounded, and left without a
+-- trace.
 --
--- Each worker keeps its own waiters in order and shows the others its first (`region.set_head`). The first of a worker
--- wakes by a semaphore when something was released in this worker, and looks every few milliseconds for what was
--- released elsewhere; the others sleep until they are first. No timer is needed: timers stop at a reload, while
--- the old workers still hold waiters.
+-- Each waiter sleeps on a semaphore until it is served, or its time is over. The first that comes is the pilot: it also
+-- looks every few milliseconds in the name of all who wait in this worker (`queues.lua`); when it goes, another is
+-- woken to take its place.
 local breaker = require "tokenweir.breaker"
 local clock = require "tokenweir.clock"
+local core = require "tokenweir.core.queue"
 local deadline = require "tokenweir.deadline"
-local errors = require "tokenweir.errors"
 local init_worker = require "tokenweir.init_worker"
-local pick = require "tokenweir.pick"
-local queue_order = require "tokenweir.core.queue_order"
+local max_wait = require "tokenweir.max_wait"
+local queue_lines = require "tokenweir.queue_lines"
+local queues = require "tokenweir.queues"
 local region = require "tokenweir.region"
 local semaphore = require "ngx.semaphore"
 local state = require "tokenweir.state"
+local turned_away = require "tokenweir.turned_away"
 
 local ngx = ngx
 local exiting = ngx.worker.exiting
+local variable = require("tokenweir.variable").get
+local depth_of, gave_back, look = queue_lines.depth, region.gave_back, queues.look
 local now_ms = clock.ms
-local max, min = math.max, math.min
+local ceil, max, min = math.ceil, math.max, math.min
 local pairs, tonumber = pairs, tonumber
 
---- How often a worker's first waiter looks.
-local LOOK_S = 0.005
-local LONGEST_SLEEP_S = 60
+--- How often the pilot looks.
+local LOOK_S = 0.002
+
+--- An estimate may be too high by this much: only who could not be served in that share of it is refused at once.
+local CERTAIN = 0.5
 
 local _M = {}
 
--- By the model's place in the region: the line, and the waiting records by ticket.
-local lines = {}
-local waiting = 0
+local pilot
 
-local function line_of(place)
-  local entry = lines[place]
-  if not entry then
-    entry = { line = queue_order.new(), records = {}, classes = {} }
-    for class in pairs(region.CLASS) do
-      entry.classes[class] = queue_order.new()
-    end
-    lines[place] = entry
-  end
-  return entry
-end
-
-local function first_of(entry)
-  local ticket = queue_order.head(entry.line)
-  return ticket ~= 0 and entry.records[ticket] or nil
-end
-
-local function publish(place, entry)
-  local first = first_of(entry)
-  region.set_head(place, first and first.ticket or 0, entry.line.size, first and first.arrived or 0)
-end
-
--- The breaker looks at the longest wait of each class.
-local function publish_class(place, entry, class)
-  local ticket = queue_order.head(entry.classes[class])
-  local first = ticket ~= 0 and entry.records[ticket]
-  region.set_oldest(place, class, first and first.arrived or 0)
-end
-
-local function enter(r, now)
-  local place = r.pool.place
-  local entry = line_of(place)
-  r.ticket, r.line_place = region.ticket(now), place
+-- A new waiter of a request.
+local function waiter_of(r)
+  local key = r.key
   r.semaphore = r.semaphore or semaphore.new(0)
-  queue_order.push(entry.line, r.ticket)
-  queue_order.push(entry.classes[r.priority], r.ticket)
-  entry.records[r.ticket] = r
-  waiting = waiting + 1
-  local own = region.own()
-  own.waiting_bytes = own.waiting_bytes + r.waiting_bytes
-  publish(place, entry)
-  publish_class(place, entry, r.priority)
+  return {
+    record = r, priority = r.priority, class = r.class, work = r.prompt + ceil(r.mean) * r.n,
+    flow = key and "key " .. key.id or variable("binary_remote_addr"), weight = key and key.weight or 1,
+    label = key and key.id or "", bytes = tonumber(ngx.var.request_length),
+  }
 end
 
---- Takes a request out of the line; when it is served, has waited too long, or its client has gone.
+-- Hands the pilot's part over when it goes.
+local function step_down(w)
+  if pilot ~= w then
+    return
+  end
+  pilot = nil
+  local other = queues.any()
+  if other then
+    other.record.semaphore:post(1)
+  end
+end
+
+local function leave(w)
+  queues.leave(w)
+  w.record.waiter = nil
+  step_down(w)
+end
+
+--- Takes a request out that waits; in the log phase, where its client has gone.
 function _M.leave(r)
-  local ticket = r.ticket
-  if not ticket then
-    return
-  end
-  local place = r.line_place
-  local entry = lines[place]
-  local was_first = queue_order.head(entry.line) == ticket
-  queue_order.remove(entry.line, ticket)
-  queue_order.remove(entry.classes[r.priority], ticket)
-  entry.records[ticket] = nil
-  r.ticket = nil
-  waiting = waiting - 1
-  local own = region.own()
-  own.waiting_bytes = own.waiting_bytes - r.waiting_bytes
-  publish(place, entry)
-  publish_class(place, entry, r.priority)
-  local first = was_first and first_of(entry)
-  if first then
-    first.semaphore:post(1)
+  if r.waiter then
+    leave(r.waiter)
   end
 end
 
---- Something was released in this worker: its first waiters look at once.
-function _M.wake()
-  if waiting == 0 then
-    return
-  end
-  for _, entry in pairs(lines) do
-    local first = first_of(entry)
-    if first and first.semaphore:count() < 0 then
-      first.semaphore:post(1)
-    end
+--- A place of a backend was given back in this worker: whoever waits here looks at once.
+function _M.wake(now)
+  gave_back(now)
+  if pilot and pilot.record.semaphore:count() < 0 then
+    pilot.record.semaphore:post(1)
   end
 end
 
 -- Wakes those who are to be dropped, whenever a snapshot was applied: they need not wait for their turn to hear it.
+local function wake_low(w)
+  if w.priority == "low" then
+    w.record.semaphore:post(1)
+  end
+end
+
 state.on_change(function(name, known)
-  if waiting == 0 or name ~= "snapshot" then
+  if queues.waiting() == 0 or name ~= "snapshot" then
     return
   end
   for _, pool in pairs(known.fleet.models) do
-    local entry = pool.control.drop_low and lines[pool.place]
-    if entry then
-      for _, r in pairs(entry.records) do
-        if r.priority == "low" then
-          r.semaphore:post(1)
-        end
-      end
+    if pool.control.drop_low then
+      queues.each(pool.place, wake_low)
     end
   end
 end)
 
 --- Whether somebody waits for a model already: who comes now must not overtake.
 function _M.somebody(pool)
-  local first = region.heads(pool.place)
-  return first ~= 0
+  return depth_of(pool.place) ~= 0
 end
 
-local function refuse(r, reason)
-  if deadline.reached(r, now_ms()) then
-    return errors.send(504, "deadline_exceeded", "The request waited for a backend until its deadline.")
-  end
-  local _, _, since = region.heads(r.pool.place)
-  local seconds = since > 0 and (now_ms() - since) / 1000 or 1
-  if reason == "full" then
-    return errors.send(429, "overloaded",
-      "Every backend that could serve this request is full, and the wait for one is over its limit. Try again later.",
-      nil, max(1, seconds))
-  end
-  return errors.send(503, "no_capacity", "No backend of model '" .. errors.echo(r.model) .. "' can be reached now.",
-    nil, max(1, seconds))
+-- Whether one more may wait.
+local function has_room(w, place, queue)
+  local c, class = core.CLASS[w.priority], queue.classes[w.priority]
+  local of_class = queue_lines.of_class(place, c)
+  return depth_of(place) < queue.max_waiting and of_class < (class.max_waiting or queue.max_waiting)
+    and queue_lines.waiting_bytes() + w.bytes <= queue.max_bytes
+    and queue_lines.waiting_bytes(c) + w.bytes <= (class.max_bytes or queue.max_bytes)
 end
 
---- Waits for a backend with room and reserves it. A request that waits too long ends here.
+-- Whether it is certain that a request will not be served in time.
+local function hopeless(w, r, known, now, until_ms)
+  local _, ms = queues.expect(w, now)
+  if not ms or not queues.measured(w, now) then
+    return false
+  end
+  if now + CERTAIN * ms > until_ms then
+    return true
+  end
+  return r.deadline ~= nil and now + CERTAIN * (ms + turned_away.shortest(known, r)) > r.deadline
+end
+
+-- Ends a request that is not served.
+local function give_up(w, r, reason, now)
+  local told = turned_away.expectation(w, now)
+  leave(w)
+  return turned_away.send(r, reason, told)
+end
+
+local function sleep(w, until_ms, now)
+  local seconds = max(0.001, (until_ms - now) / 1000)
+  w.record.semaphore:wait(pilot == w and min(LOOK_S, seconds) or seconds)
+end
+
+--- Waits for a backend with room, which is reserved for it. A request that waits too long ends here.
 -- @param reason why it must wait: "full", or what `pick` said
 -- @return table `known`, as it is now
 function _M.wait(r, known, now, reason)
   local queue = known.queue
-  local _, depth = region.heads(r.pool.place)
-  r.waiting_bytes = tonumber(ngx.var.request_length)
-  if depth >= queue.max_waiting or region.waiting_bytes() + r.waiting_bytes > queue.max_bytes then
-    return refuse(r, "full")
-  end
-  local until_ms = r.arrived + queue.max_wait_ms
+  local allowed = max_wait.of(r, queue)
+  local until_ms = now + allowed
   if r.deadline then
     until_ms = min(until_ms, r.deadline)
   end
-  enter(r, now)
-  local entry = lines[r.line_place]
-  while now < until_ms do
-    local is_first = queue_order.head(entry.line) == r.ticket
-    local sleep = (until_ms - now) / 1000
-    r.semaphore:wait(max(0.001, min(is_first and LOOK_S or LONGEST_SLEEP_S, sleep)))
-    now = now_ms()
-    if exiting() then
-      init_worker.housekeep(now)
+  local w = waiter_of(r)
+  w.reason = reason
+  local fits = has_room(w, r.pool.place, queue)
+  queues.enter(w, known, now)
+  r.waiter = w
+  if not fits then
+    return give_up(w, r, "queue_full", now)
+  end
+  look(now)
+  if not w.granted and hopeless(w, r, known, now, until_ms) then
+    return give_up(w, r, r.deadline and r.deadline < now + allowed and "deadline" or "max_wait", now)
+  end
+  while not w.granted do
+    if now >= until_ms then
+      return give_up(w, r, deadline.reached(r, now) and "deadline_exceeded" or "max_wait", now)
     end
-    if r.priority == "low" and breaker.drops(r, state.current(now)) then
-      _M.leave(r)
+    pilot = pilot or w
+    sleep(w, until_ms, now)
+    now = now_ms()
+    if not w.granted and pilot == w then
+      if exiting() then
+        init_worker.housekeep(now)
+      end
+      look(now)
+    end
+    if not w.granted and w.priority == "low" and breaker.drops(r, state.current(now)) then
+      leave(w)
       return breaker.drop(r)
     end
-    if queue_order.head(entry.line) == r.ticket and region.heads(r.line_place) == r.ticket then
-      known = state.current(now)
-      local pool = known.fleet.models[r.model]
-      if pool then
-        r.pool = pool
-        local index
-        index, reason = pick.pick(known, r, now)
-        if index then
-          pick.take(known, r, index, now)
-          _M.leave(r)
-          return known
-        end
-      end
-    end
   end
-  _M.leave(r)
-  return refuse(r, reason)
+  r.waiter = nil
+  step_down(w)
+  return state.current(now)
 end
 
 return _M

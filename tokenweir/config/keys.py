@@ -32,6 +32,9 @@ class KeyConfig(Section):
         Duration | None, Field(description="longest whole request; null: `limits.deadline`")
     ] = None
     burst_exempt: Annotated[bool, Field(description="its requests are left whole in burst mode")] = False
+    weight: Annotated[
+        float, Field(gt=0, le=1000, description="its share against other keys' while requests wait")
+    ] = 1
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:

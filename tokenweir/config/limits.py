@@ -2,17 +2,83 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field
 
 from tokenweir.config.quantities import ByteSize, Duration
 from tokenweir.config.section import Section
+from tokenweir.contract.enums import QueueTrigger
+
+
+class QueueOrderRule(StrEnum):
+    """In which order waiting requests are served."""
+
+    AUTO = "auto"
+    """`score` under the policy `hybrid`, else `fair`."""
+    FAIR = "fair"
+    FIFO = "fifo"
+    SCORE = "score"
+
+
+ClassWeight = Annotated[float, Field(gt=0, le=1000, description="against the other classes'")]
+ClassFloor = Annotated[
+    float,
+    Field(ge=0, le=0.5, description="share of the work that it is served at least while it has waiters"),
+]
+
+
+class QueueClassConfig(Section):
+    """The waiting requests of one priority class; null: the queue's own bound holds."""
+
+    weight: ClassWeight = 2
+    floor: ClassFloor = 0.1
+    max_waiting: Annotated[int | None, Field(ge=0, le=1_000_000, description="for a model")] = None
+    max_wait: Annotated[Duration | None, Field(description="longest wait")] = None
+    max_bytes: Annotated[ByteSize | None, Field(description="in one gateway")] = None
+
+
+class HighClassConfig(QueueClassConfig):
+    """Waiting requests of high priority."""
+
+    weight: ClassWeight = 4
+
+
+class LowClassConfig(QueueClassConfig):
+    """Waiting requests of low priority."""
+
+    weight: ClassWeight = 1
+    floor: ClassFloor = 0.05
 
 
 class QueueConfig(Section):
     """The wait when no backend can take a request."""
 
+    order: Annotated[
+        QueueOrderRule,
+        Field(
+            description="fair: keys share alike, short work first, by the weights of class and key; fifo: as "
+            "they came; score: hybrid's, short outputs first; auto: score under the policy hybrid, else fair"
+        ),
+    ] = QueueOrderRule.AUTO
+    trigger: Annotated[
+        QueueTrigger,
+        Field(
+            description="room: no backend has room for it; memory: also when the memory use of all is over "
+            "`trigger_memory`, as in the article"
+        ),
+    ] = QueueTrigger.ROOM
+    trigger_memory: Annotated[float, Field(gt=0, le=1, description="memory use for `trigger: memory`")] = 0.9
+    window: Annotated[
+        int,
+        Field(
+            ge=0, le=8, description="so many behind the first may pass it while no backend has room for it"
+        ),
+    ] = 8
+    pass_for: Annotated[
+        Duration, Field(le=60_000, description="then the backend that it can use soonest is held for it")
+    ] = 2000
     max_waiting: Annotated[
         int, Field(ge=0, le=1_000_000, description="requests that may wait for a model; more get a 429")
     ] = 1000
@@ -20,6 +86,17 @@ class QueueConfig(Section):
     max_bytes: Annotated[
         ByteSize, Field(description="of all requests that wait in one gateway; more get a 429")
     ] = 256 * 1024**2
+    early_hints: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=4,
+            description="103 answers with position and wait at most, for who asks for them; 0: none",
+        ),
+    ] = 4
+    high: HighClassConfig = HighClassConfig()
+    normal: QueueClassConfig = QueueClassConfig()
+    low: LowClassConfig = LowClassConfig()
 
 
 class LimitConfig(Section):

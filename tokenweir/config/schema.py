@@ -17,7 +17,10 @@ def render() -> str:
     quantity = {"anyOf": [{"type": "string", "pattern": r"^\s*[0-9.]+\s*[A-Za-z]*\s*$"}, {"type": "number"}]}
     for section, keys in {
         "LimitConfig": ("body_max", "body_memory", "deadline", "idle", "quarantine", "drain"),
-        "QueueConfig": ("max_wait", "max_bytes"),
+        "QueueConfig": ("pass_for", "max_wait", "max_bytes"),
+        "QueueClassConfig": ("max_wait", "max_bytes"),
+        "HighClassConfig": ("max_wait", "max_bytes"),
+        "LowClassConfig": ("max_wait", "max_bytes"),
         "TelemetryConfig": ("interval", "timeout"),
         "KeyConfig": ("deadline",),
         "DockerConfig": ("grace",),

@@ -23,6 +23,26 @@ class Priority(StrEnum):
     LOW = "low"
 
 
+class QueueOrder(StrEnum):
+    """In which order waiting requests are served; see `lua/tokenweir/core/queue`."""
+
+    FAIR = "fair"
+    """By fair-queueing tags: keys share alike, short work first, by the weights of class and key."""
+    FIFO = "fifo"
+    """As they came."""
+    SCORE = "score"
+    """As the policy `hybrid` scores them: short outputs first, each as they came."""
+
+
+class QueueTrigger(StrEnum):
+    """When a request has to wait."""
+
+    ROOM = "room"
+    """No backend has room for it, as the policy reckons."""
+    MEMORY = "memory"
+    """The article's: every backend's memory use is over the threshold. Or no backend has room."""
+
+
 class Role(StrEnum):
     """What a backend is for."""
 

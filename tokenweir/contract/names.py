@@ -108,6 +108,8 @@ older ones than a session is remembered go by themselves."""
 KNOWN_SESSIONS_BATCH_SIZE: Final = 1024
 MAX_BACKENDS: Final = 1024
 MAX_MODELS: Final = 256
+QUEUE_WINDOW: Final = 8
+"""Waiters that may at most pass the first one while no backend has room for it."""
 
 NUMBERS: Final[dict[str, int]] = {
     "lease_ms": LEASE_MS,
@@ -119,4 +121,5 @@ NUMBERS: Final[dict[str, int]] = {
     "known_sessions_batch_size": KNOWN_SESSIONS_BATCH_SIZE,
     "max_backends": MAX_BACKENDS,
     "max_models": MAX_MODELS,
+    "queue_window": QUEUE_WINDOW,
 }

@@ -8,7 +8,7 @@ invented number.
 from __future__ import annotations
 
 from tokenweir.contract.completion import Completion
-from tokenweir.contract.enums import Outcome, Policy, Priority, Role, State
+from tokenweir.contract.enums import Outcome, Policy, Priority, QueueOrder, Role, State
 from tokenweir.contract.lease import BackendLoad, KeyUse, Lease, QueueState
 from tokenweir.contract.predictor import PredictorCurrent, PredictorModel
 from tokenweir.contract.record import Document, Record
@@ -28,6 +28,8 @@ from tokenweir.contract.snapshot import (
     Foreign,
     ModelControl,
     PolicySettings,
+    QueueClass,
+    QueueClasses,
     QueueLimits,
     Snapshot,
 )
@@ -65,7 +67,10 @@ __all__ = [
     "PredictorModel",
     "PredictorSettings",
     "Priority",
+    "QueueClass",
+    "QueueClasses",
     "QueueLimits",
+    "QueueOrder",
     "QueueState",
     "Record",
     "Role",

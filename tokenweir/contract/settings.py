@@ -32,6 +32,9 @@ class KeySettings(Record):
     tokens_per_minute: Annotated[int | None, Field(ge=1)] = None
     deadline_ms: Annotated[int | None, Field(ge=1)] = None
     burst_exempt: Annotated[bool, Field(description="its requests are left whole in burst mode")] = False
+    weight: Annotated[
+        float, Field(gt=0, le=1000, description="its share against other keys' while requests wait")
+    ] = 1
 
 
 class HealthSettings(Record):

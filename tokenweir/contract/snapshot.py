@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from tokenweir.contract import names
-from tokenweir.contract.enums import Policy, Role, State
+from tokenweir.contract.enums import Policy, QueueOrder, QueueTrigger, Role, State
 from tokenweir.contract.record import Document, Record
 from tokenweir.contract.values import Count, Id, ModelName, Positive, Share
 
@@ -128,14 +128,65 @@ class ModelControl(Record):
     reasons: Annotated[list[str], Field(max_length=8)] = []
 
 
-class QueueLimits(Record):
-    """Bounds of the wait when nothing is feasible."""
+ClassWeight = Annotated[float, Field(gt=0, le=1000, description="against the other classes'")]
+ClassFloor = Annotated[
+    float,
+    Field(ge=0, le=0.5, description="share of the work that it is served at least while it has waiters"),
+]
 
-    max_waiting: Annotated[int, Field(ge=0, le=1_000_000)] = 1000
+
+class QueueClass(Record):
+    """How the waiting requests of one priority class are served, and their bounds; null: only the queue's."""
+
+    weight: ClassWeight = 2
+    floor: ClassFloor = 0.1
+    max_waiting: Annotated[int | None, Field(ge=0, le=1_000_000)] = None
+    max_wait_ms: Annotated[int | None, Field(ge=0, le=3_600_000)] = None
+    max_bytes: Annotated[int | None, Field(ge=0, le=10**15)] = None
+
+
+class HighClass(QueueClass):
+    """The class of high priority."""
+
+    weight: ClassWeight = 4
+
+
+class LowClass(QueueClass):
+    """The class of low priority."""
+
+    weight: ClassWeight = 1
+    floor: ClassFloor = 0.05
+
+
+class QueueClasses(Record):
+    """The priority classes of the queue."""
+
+    high: HighClass = HighClass()
+    normal: QueueClass = QueueClass()
+    low: LowClass = LowClass()
+
+
+class QueueLimits(Record):
+    """The wait when nothing is feasible: order and bounds."""
+
+    order: QueueOrder = QueueOrder.FAIR
+    trigger: QueueTrigger = QueueTrigger.ROOM
+    trigger_memory: Annotated[
+        Share, Field(description="memory use from which `memory` lets requests wait")
+    ] = 0.9
+    window: Annotated[
+        int, Field(ge=0, le=names.QUEUE_WINDOW, description="waiters that may pass the first one")
+    ] = names.QUEUE_WINDOW
+    pass_ms: Annotated[
+        int, Field(ge=0, le=60_000, description="after this a backend is held for the first one")
+    ] = 2000
+    max_waiting: Annotated[int, Field(ge=0, le=1_000_000, description="for one model in one gateway")] = 1000
     max_wait_ms: Annotated[int, Field(ge=0, le=3_600_000)] = 30_000
     max_bytes: Annotated[
         int, Field(ge=0, le=10**15, description="of all requests that wait in one gateway")
     ] = 256 * 1024**2
+    early_hints: Annotated[int, Field(ge=0, le=4, description="103 answers to one request; 0: none")] = 4
+    classes: QueueClasses = QueueClasses()
 
 
 class PolicySettings(Record):

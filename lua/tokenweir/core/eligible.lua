@@ -65,7 +65,7 @@ local function too_long(fleet, i, query)
 end
 
 -- Why backends were left out in one call of `filter`.
-local left_out = { ejected = false, tried = false, long = false, retry_at = nil }
+local left_out = { ejected = false, tried = false, long = false, held = false, retry_at = nil }
 
 --- Collects the backends of one role that satisfy everything but the ramp.
 -- @param panic whether ejections after error answers are overlooked; @param any_context whether lengths are
@@ -88,6 +88,8 @@ local function collect(fleet, pool, query, role, out, panic, any_context, late)
       local h = rows[slot]
       if query.tried_count > 0 and was_tried(query, slot) then
         left_out.tried = true
+      elseif query.apart == slot then
+        left_out.held = true
       elseif not any_context and too_long(fleet, i, query) then
         left_out.long = true
       elseif healthy(h, fleet, i, now, stale) or (panic and h.hung == 0 and h.cause == EJECTED_BY_STATUS) then
@@ -123,20 +125,24 @@ end
 -- @param query table, reused by the caller: `now` (ms), `health` (FFI array of `tw_health` by slot), `stale` (whether
 --   telemetry is too old: what it says is down or starting takes part then, to be probed), `random` (function ->
 --   [0, 1)), `settings` (of the policies), `by_turn` (of the policy), `prompt` (tokens) or nil, `tried` and
---   `tried_count` (slots already tried for this request), `role` (the only one that may serve) or nil, `precision` (the
---   variant that is wanted) or nil, `draw` (a number in [0, 1) that stays the request's) or nil: a new one, and for a
---   retry `credential_group` and `upstream` (the engine's model name), which must be the same then
+--   `tried_count` (slots already tried for this request), `apart` (a slot that is held for another request) or nil,
+--   `role` (the only one that may serve) or nil, `precision` (the variant that is wanted) or nil, `draw` (a number in
+--   [0, 1) that stays the request's) or nil: a new one, and for a retry `credential_group` and `upstream` (the engine's
+--   model name), which must be the same then
 -- @param out array that gets the indices 1 .. count, all of one role
 -- @return count, a word or nil, a time or nil. The word tells
 --   with candidates: "context" (the prompt seems longer than any of them takes: the engine knows better), "panic" (all
 --   had been ejected for error answers and are tried all the same: one bad client must not close the fleet), "late"
 --   (the sidecar waited for all of them in vain, which says as much of the sidecar: they are probed);
---   without: "ejected" (and the time, ms, when the first may be probed), "tried" or "down"
+--   without: "full" (what there is is held for another), "ejected" (and the time, ms, when the first may be probed),
+--   "tried" or "down"
 function _M.filter(fleet, pool, query, out)
-  left_out.ejected, left_out.tried, left_out.long, left_out.retry_at = false, false, false, nil
+  left_out.ejected, left_out.tried, left_out.long, left_out.held, left_out.retry_at = false, false, false, false, nil
   local word
   local count, ramping, role = collect_roles(fleet, pool, query, out, false, false)
-  if count == 0 and left_out.long then
+  if count == 0 and left_out.held then
+    return 0, "full"
+  elseif count == 0 and left_out.long then
     count, ramping, role = collect_roles(fleet, pool, query, out, false, true)
     word = "context"
   end

@@ -1,10 +1,15 @@
 --- Whether a backend has room for a request: by predicted peak where its capacity is known, by a number of sequences
 -- where only that is known, always where neither is.
+local demand = require "tokenweir.core.demand"
 local peak = require "tokenweir.core.peak"
 
 local bound, deviation, walk = peak.bound, peak.deviation, peak.walk
+local max, measure = math.max, demand.measure
 
 local NO, MAYBE, YES = 0, 1, 2
+
+-- One pick runs at a time in a worker, and none yields.
+local wanted = {}
 
 local _M = { NO = NO, MAYBE = MAYBE, YES = YES }
 
@@ -40,6 +45,45 @@ function _M.fits(view, i, own)
   end
   local row = view.load[i]
   return walk(row, own) + settings.z * deviation(row, own, settings.common_deviation) <= view.fleet.capacity[i]
+end
+
+--- The backend that will have room for a request soonest: the least still to be released there, over how fast it
+-- releases. One that was chosen before is kept, or what was freed for the request there would be given away.
+-- @param kept index of that one, or nil
+-- @return index, or nil: no candidate could ever have room
+function _M.soonest(view, candidates, count, request, kept)
+  measure(request, wanted)
+  local fleet, settings = view.fleet, view.settings
+  local best, least
+  for k = 1, count do
+    local i = candidates[k]
+    local row, capacity, concurrency = view.load[i], fleet.capacity[i], fleet.concurrency[i]
+    if i == kept then
+      return i
+    end
+    local each = row.n > 0 and (row.held + row.remaining) / row.n or 0
+    local short = 0
+    if capacity > 0 then
+      short = bound(row, wanted) + settings.z * deviation(row, wanted, settings.common_deviation) - capacity
+    end
+    if concurrency > 0 and row.n > 0 then
+      short = max(short, (row.n + wanted.n - concurrency) * each)
+    end
+    local ms = max(0, short) / max(_M.release_rate(view.load, fleet, i, wanted), 1e-9)
+    if not best or ms < least then
+      best, least = i, ms
+    end
+  end
+  return best
+end
+
+--- Tokens that a backend releases in a ms, reckoned from what is on it: each of its requests leaves after about the
+-- time that one like this takes.
+-- @param own see `demand.measure`, of a usual request
+function _M.release_rate(load, fleet, i, own)
+  local row = load[i]
+  local step = fleet.base[i] + fleet.per_sequence[i] * row.n + fleet.per_kv_token[i] * row.held
+  return (row.held + row.remaining) / (fleet.prefill[i] * own.prompt + own.expected * step)
 end
 
 --- Tokens that the request needs of an empty backend, by its predicted tail. Infinite spread must not hide in here:

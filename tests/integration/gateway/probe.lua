@@ -8,6 +8,7 @@ local load = require "tokenweir.core.load"
 local metrics = require "tokenweir.metrics"
 local passive_health = require "tokenweir.passive_health"
 local peers = require "tokenweir.peers"
+local queue_lines = require "tokenweir.queue_lines"
 local region = require "tokenweir.region"
 local init_worker = require "tokenweir.init_worker"
 local state = require "tokenweir.state"
@@ -187,12 +188,15 @@ end
 function _M.wait()
   local known = state.current(clock.ms())
   local place, now = known.fleet.models.llama.place, clock.ms()
-  region.set_head(place, region.ticket(now), 1, now)
+  local line = queue_lines.line(place)
+  queue_lines.count(place, 1, 1, 100)
+  line.count[1], line.oldest[1] = 1, now
   local round = held:get("round")
   while clock.ms() < now + tonumber(ngx.var.arg_ms) and held:get("round") == round do
     ngx.sleep(0.02)
   end
-  region.set_head(place, 0, 0, 0)
+  queue_lines.count(place, 1, -1, 100)
+  line.count[1], line.oldest[1] = 0, 0
   ngx.say("done")
 end
 

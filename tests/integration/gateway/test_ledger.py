@@ -311,9 +311,9 @@ def test_the_queue_of_all_workers_is_seen_and_a_dead_waiter_leaves_it(
             gateway.get("wait", ms=ms)
 
     waiting = [clients.submit(wait, 30_000)]
-    series = 'tokenweir_queue_depth{model="llama"}'
+    series = 'tokenweir_queue_depth{model="llama",priority="normal"}'
     wait_until(lambda: gateway.metrics()[series] == 1)
-    assert gateway.metrics()['tokenweir_queue_oldest_seconds{model="llama"}'] < 20
+    assert gateway.metrics()['tokenweir_queue_oldest_seconds{model="llama",priority="normal",key=""}'] < 20
     for pid in gateway.nginx.workers():
         os.kill(pid, signal.SIGKILL)
     for future in waiting:

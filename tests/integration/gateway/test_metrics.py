@@ -55,7 +55,7 @@ def test_the_text_is_what_prometheus_reads(gateway: Gateway) -> None:
 def test_label_values_are_escaped(gateway: Gateway, publish: Publish) -> None:
     publish(sequence=2, backends=[backend("gpu-a", models={'a "b\\c': "x"})])
     gateway.wait_for("snapshot", 2)
-    assert 'tokenweir_queue_depth{model="a \\"b\\\\c"} 0' in gateway.get("metrics").text
+    assert 'tokenweir_queue_depth{model="a \\"b\\\\c",priority="low"} 0' in gateway.get("metrics").text
 
 
 def test_the_state_is_shown(gateway: Gateway) -> None:

@@ -1,0 +1,100 @@
+--- What a waiter may expect: its position, and how long it will probably wait.
+--
+-- Exact for what waits in the same worker. Of the others' waiters some places in the order are known, the marks, with
+-- the number and the work of those before; between two marks they are taken to be spread evenly.
+local front = require "tokenweir.core.queue.front"
+local line = require "tokenweir.core.queue.line"
+local memory = require "tokenweir.core.queue.memory"
+local wait = require "tokenweir.core.queue.wait"
+
+local before = line.before
+local floor, max, min = math.floor, math.max, math.min
+
+local CLASS, LAST_CLASS, MARKS = memory.CLASS, memory.LAST_CLASS, memory.MARKS
+
+--- So few are marked anew whenever one comes or goes; more, a few times a second.
+local FEW = 32
+
+local _M = {}
+
+local function mark(own, c, order)
+  local size, keys, works = order.size, order.keys, order.works
+  local marks, work = 0, 0
+  for k = 0, size - 1 do
+    work = work + works[k]
+    -- The first, the last, and those that divide what is between them.
+    if k == size - 1 or k >= marks * (size - 1) / (MARKS - 1) then
+      own.mark_key[c][marks], own.mark_count[c][marks], own.mark_work[c][marks] = keys[k], k + 1, work
+      marks = marks + 1
+    end
+  end
+  own.marks[c] = marks
+end
+
+--- One of a class has come or gone.
+function _M.update(q, c)
+  if q.order[c].size <= FEW then
+    mark(q.own, c, q.order[c])
+  end
+end
+
+--- Marks this worker's waiters, and measures the rate.
+function _M.measure(q, now)
+  wait.sample(q.shared, front.served(q), now)
+  for c = 0, LAST_CLASS do
+    mark(q.own, c, q.order[c])
+  end
+end
+
+-- Number and work of another worker's waiters of a class before a place in the order.
+local function marked(row, c, key)
+  local count, work, from = 0, 0, nil
+  for j = 0, row.marks[c] - 1 do
+    local there = row.mark_key[c][j]
+    if there >= key then
+      local share = from and (key - from) / (there - from) or 0
+      return count + share * (row.mark_count[c][j] - 1 - count), work + share * (row.mark_work[c][j] - work)
+    end
+    count, work, from = row.mark_count[c][j], row.mark_work[c][j], there
+  end
+  return count, work
+end
+
+--- @return number of those before w; their work; the work of those of its class
+local function ahead(q, w)
+  local count, work, same = 0, 0, 0
+  for c = 0, LAST_CLASS do
+    local n, sum = before(q.order[c], w.key)
+    for k = 1, q.count do
+      local more, more_work = marked(q.lines[k], c, w.key)
+      n, sum = n + more, sum + more_work
+    end
+    count, work = count + n, work + sum
+    if c == CLASS[w.priority] then
+      same = sum
+    end
+  end
+  return floor(count + 0.5), work, same
+end
+
+--- See `init.lua`.
+function _M.of(q, w, now)
+  local count, work, same = ahead(q, w)
+  local raw = wait.raw(q.shared, work + w.work)
+  if not raw then
+    return count + 1, nil, nil
+  end
+  if not w.raw and wait.is_measured(q.shared, now) then
+    w.raw, w.raw_at = raw, now  -- to be compared with what comes true
+  end
+  local class = CLASS[w.priority]
+  local likely, share = raw * wait.factor(q.shared, class), q.floors[class]
+  if q.settings.order == "fifo" or share <= 0 then
+    return count + 1, likely, nil
+  end
+  local most = max(raw, wait.raw(q.shared, (same + w.work) / share))
+  likely = min(likely, most)
+  return count + 1, likely, w.priority == "low" and most or nil
+end
+
+return _M

@@ -1,0 +1,104 @@
+--- The parts of the shared region in which requests wait: what each worker shows of its waiters, summed over all.
+-- `model` is a model's place in the region: `fleet.models[name].place`.
+local ffi = require "ffi"
+local queue_memory = require "tokenweir.core.queue.memory"
+local region = require "tokenweir.region"
+
+local live, own_slot = region.live, region.own
+local LAST_CLASS = queue_memory.LAST_CLASS
+
+local _M = {}
+
+--- What all workers share of a model's queue.
+-- @return tw_queue
+function _M.queue(model)
+  return region.map().queue[model]
+end
+
+--- This worker's line of a model's queue: to be written.
+-- @return tw_line
+function _M.line(model)
+  local own = own_slot()
+  own.lined[model] = 1
+  return own.line[model]
+end
+
+--- @param out table that gets the other live workers' lines of a model's queue
+-- @return number of them
+function _M.other_lines(model, out)
+  local _, slots, count = live()
+  local own, n = own_slot(), 0
+  for k = 1, count do
+    if slots[k] ~= own then
+      n = n + 1
+      out[n] = slots[k].line[model]
+    end
+  end
+  return n
+end
+
+--- Publishes that one more of this worker's requests waits for a model, or, by -1, one less.
+-- @param class number of the priority class; @param bytes of the request
+function _M.count(model, class, more, bytes)
+  local own = own_slot()
+  own.depth[model] = own.depth[model] + more
+  own.waiting_bytes[class] = own.waiting_bytes[class] + more * bytes
+end
+
+--- @return number of requests that wait for a model, in all workers
+function _M.depth(model)
+  local _, slots, count = live()
+  local sum = 0
+  for k = 1, count do
+    sum = sum + slots[k].depth[model]
+  end
+  return sum
+end
+
+--- @param class number of the priority class, or nil: of all
+-- @return number since when the oldest waiter of a model waits, over all workers, 0: nobody does; the id of its key
+function _M.oldest(model, class)
+  local _, slots, count = live()
+  local oldest, key = 0, ""
+  for k = 1, count do
+    if slots[k].depth[model] > 0 then
+      local line = slots[k].line[model]
+      for c = class or 0, class or LAST_CLASS do
+        local since = line.oldest[c]
+        if since ~= 0 and (oldest == 0 or since < oldest) then
+          oldest, key = since, line.label[c]
+        end
+      end
+    end
+  end
+  return oldest, key ~= "" and ffi.string(key) or ""
+end
+
+--- @param class number of the priority class
+-- @return number of requests of a class that wait for a model; their bytes
+function _M.of_class(model, class)
+  local _, slots, count = live()
+  local requests, bytes = 0, 0
+  for k = 1, count do
+    if slots[k].depth[model] > 0 then
+      local line = slots[k].line[model]
+      requests, bytes = requests + line.count[class], bytes + line.bytes[class]
+    end
+  end
+  return requests, bytes
+end
+
+--- @param class number of the priority class, or nil: of all
+-- @return number bytes of the requests that wait in this gateway
+function _M.waiting_bytes(class)
+  local _, slots, count = live()
+  local sum = 0
+  for k = 1, count do
+    for c = class or 0, class or LAST_CLASS do
+      sum = sum + slots[k].waiting_bytes[c]
+    end
+  end
+  return sum
+end
+
+return _M

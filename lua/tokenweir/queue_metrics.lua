@@ -1,0 +1,27 @@
+--- What the queue counts of itself: waits, how fast it wakes, how good its estimates were, whom it refused.
+local metrics = require "tokenweir.metrics"
+
+local add, observe = metrics.add, metrics.observe
+local max = math.max
+
+local _M = {}
+
+--- A waiter was given a place.
+-- @param released_at when a place was last given back in any worker, ms
+function _M.served(w, now, released_at)
+  local model, waited = w.record.model, now - w.came
+  observe("queue_wait", waited / 1000, model, w.priority)
+  if released_at > w.came and w.blocked >= 0 then
+    observe("queue_wake", max(0, now - released_at) / 1000, model)
+  end
+  if w.estimate and w.estimate > 0 then
+    observe("queue_estimate_ratio", waited / w.estimate, model, w.priority)
+  end
+end
+
+--- A request was refused.
+function _M.turned_away(r, why)
+  add("queue_refusals", 1, r.model, why)
+end
+
+return _M

@@ -1,0 +1,179 @@
+--- The queues of this worker, one per model: `core/queue` over the shared region, with the backends to serve from.
+--
+-- Who is served is chosen by whoever looks, in the name of those who wait (`look`): it picks and reserves for them and
+-- wakes them. One waiter of a worker, the pilot, looks every few milliseconds, so that a place that is freed in another
+-- worker is found; it needs no timer, since timers stop at a reload while the old workers still hold waiters.
+local core = require "tokenweir.core.queue"
+local pick = require "tokenweir.pick"
+local queue_lines = require "tokenweir.queue_lines"
+local queue_metrics = require "tokenweir.queue_metrics"
+local region = require "tokenweir.region"
+local state = require "tokenweir.state"
+
+local pick_for, soonest, take = pick.pick, pick.soonest, pick.take
+local tide_of = region.tide
+local max = math.max
+
+local MEASURE_MS = 100
+local SWEEP_MS = 100
+
+local _M = {}
+
+-- By the model's place in the region; and those that were ever used, at 1 .. count.
+local by_place, entries, count = {}, {}, 0
+local waiting = 0
+local swept_at = 0
+
+-- What `try` and `hold` work with, while one look lasts.
+local known_now, now_now
+
+local function entry_of(place)
+  local entry = by_place[place]
+  if not entry then
+    entry = { q = core.new(), place = place, generation = -1, others = {}, measured_at = 0 }
+    by_place[place] = entry
+    count = count + 1
+    entries[count] = entry
+  end
+  return entry
+end
+
+-- Workers come and go, and the settings change with a snapshot.
+local function refresh(entry, known)
+  local generation = region.generation()
+  if generation ~= entry.generation then
+    entry.generation = generation
+    local place = entry.place
+    core.join(entry.q, queue_lines.queue(place), queue_lines.line(place), entry.others,
+      queue_lines.other_lines(place, entry.others))
+  end
+  core.configure(entry.q, known.queue)
+end
+
+local function try(w, apart)
+  local r, known = w.record, known_now
+  local pool = known.fleet.models[r.model]
+  if not pool then
+    return nil
+  end
+  r.pool = pool
+  local index, reason = pick_for(known, r, now_now, apart)
+  w.reason = reason
+  if not index then
+    return nil
+  end
+  -- While it is still in the queue: another worker's next one must see the place taken when it is the first.
+  take(known, r, index, now_now)
+  return true
+end
+
+local function hold(w, before)
+  return w.record.pool and w.reason == "full" and soonest(known_now, w.record, now_now, before) or nil
+end
+
+-- Takes the count of a waiter off, which is out of its queue already.
+local function uncount(w)
+  waiting = waiting - 1
+  queue_lines.count(w.place, core.CLASS[w.priority], -1, w.bytes)
+end
+
+local function serve(entry, now)
+  local q = entry.q
+  local tide, released_at = tide_of()
+  while true do
+    local w = core.next(q, now, tide, try, hold)
+    if not w then
+      break
+    end
+    uncount(w)
+    w.granted = true
+    queue_metrics.served(w, now, released_at)
+    w.record.semaphore:post(1)
+  end
+  if q.stuck and now - swept_at > SWEEP_MS then
+    swept_at = now
+    region.sweep()
+  end
+end
+
+--- Serves whom there is a place for, of this worker's waiters of all models.
+function _M.look(now)
+  if waiting == 0 then
+    return
+  end
+  local known = state.current(now)
+  if not known.fleet then
+    return
+  end
+  known_now, now_now = known, now
+  for k = 1, count do
+    local entry = entries[k]
+    if entry.q.size > 0 then
+      refresh(entry, known)
+      serve(entry, now)
+      if now - entry.measured_at >= MEASURE_MS then
+        entry.measured_at = now
+        core.measure(entry.q, now)
+      end
+    end
+  end
+end
+
+--- Puts a request into its model's queue.
+-- @param w see `core/queue`, with `record`; it gets `place` besides
+function _M.enter(w, known, now)
+  local r = w.record
+  w.place = r.pool.place
+  local entry = entry_of(w.place)
+  refresh(entry, known)
+  core.push(entry.q, w, now, function()
+    return pick.release_rate(known, r, now)
+  end)
+  waiting = waiting + 1
+  queue_lines.count(w.place, core.CLASS[w.priority], 1, w.bytes)
+end
+
+--- Takes a request out that gives up. Does nothing for one that is out.
+function _M.leave(w)
+  if w.waits then
+    core.remove(by_place[w.place].q, w)
+    uncount(w)
+  end
+end
+
+--- @return position, ms, most: see `core/queue`; number of all who wait for its model
+function _M.expect(w, now)
+  local position, ms, most = core.expect(by_place[w.place].q, w, now)
+  w.estimate = w.estimate or ms
+  return position, ms, most, max(1, queue_lines.depth(w.place))
+end
+
+--- Whether a rate was measured in this time of waiting, and is no guess.
+function _M.measured(w, now)
+  return core.is_measured(by_place[w.place].q, now)
+end
+
+--- Some waiter of this worker, or nil.
+function _M.any()
+  for k = 1, waiting > 0 and count or 0 do
+    local w = core.last(entries[k].q)
+    if w then
+      return w
+    end
+  end
+end
+
+--- Calls `visit(w)` for every waiter of a model in this worker, the one that waits longest first.
+function _M.each(place, visit)
+  local entry = by_place[place]
+  if entry and entry.q.size > 0 then
+    core.each(entry.q, visit)
+  end
+end
+
+--- @return number of this worker's waiters
+function _M.waiting()
+  return waiting
+end
+
+return _M

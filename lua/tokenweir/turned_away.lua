@@ -1,0 +1,60 @@
+--- Ends requests that waited in vain or need not begin to: the status, when to come again, and where they stood.
+local errors = require "tokenweir.errors"
+local queues = require "tokenweir.queues"
+local queue_metrics = require "tokenweir.queue_metrics"
+
+local format = string.format
+local huge, max, min = math.huge, math.max, math.min
+
+--- Told where nothing is known of the rate.
+local RETRY_AFTER_S = 5
+
+local MESSAGES = {
+  queue_full = "Every backend that could serve this request is full, and so is the queue (position %d of %d).",
+  max_wait = "Every backend that could serve this request is full, and it would wait for longer than it may "
+    .. "(position %d of %d).",
+  deadline = "Every backend that could serve this request is full, and it could not be served before its deadline "
+    .. "(position %d of %d).",
+  deadline_exceeded = "The request waited for a backend until its deadline (position %d of %d).",
+}
+
+local _M = {}
+
+--- What one that waits could expect at this moment.
+function _M.expectation(w, now)
+  local position, ms, most, waiting = queues.expect(w, now)
+  return { position = position, ms = ms, most = most, waiting = max(position, waiting), reason = w.reason }
+end
+
+--- ms that the fastest backend would take over a request.
+function _M.shortest(known, r)
+  local least, pool = huge, r.pool
+  for k = 1, pool.size do
+    local target = known.fleet.target[pool[k]]
+    least = min(least, target.prefill * r.prompt + target.step * r.mean)
+  end
+  return least
+end
+
+local function members(why, told)
+  local ms = told.ms and format("%.0f", told.ms) or "null"
+  return format('"reason":"%s","position":%d,"waiting":%d,"estimated_wait_ms":%s', why, told.position, told.waiting, ms)
+end
+
+--- Ends the request.
+-- @param why string: a key of MESSAGES
+-- @param told what `expectation` returned
+function _M.send(r, why, told)
+  queue_metrics.turned_away(r, why)
+  local seconds = max(1, told.ms and told.ms / 1000 or RETRY_AFTER_S)
+  local text = format(MESSAGES[why], told.position, told.waiting)
+  if why == "deadline_exceeded" then
+    return errors.send(504, "deadline_exceeded", text, nil, nil, members(why, told))
+  elseif told.reason ~= "full" then
+    return errors.send(503, "no_capacity", "No backend of model '" .. errors.echo(r.model) .. "' can be reached now.",
+      nil, seconds, members("no_capacity", told))
+  end
+  return errors.send(429, "overloaded", text .. " Try again later.", nil, seconds, members(why, told))
+end
+
+return _M

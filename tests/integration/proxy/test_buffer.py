@@ -1,0 +1,273 @@
+"""The elastic buffer: the order over all workers, the bounds of classes, what who is refused is told."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.integration.proxy.gateway import Gateway, backend, sha256
+from tests.integration.servers import wait_until
+from tests.integration.upstream import Answer, Received, Upstream, held
+
+Start = Callable[..., Gateway]
+KEYS = [{"id": name, "sha256": sha256(f"key-{name}")} for name in ("flood", "other")]
+
+
+def as_key(name: str, **headers: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer key-{name}", **headers}
+
+
+class Line:
+    """A gateway before a backend that takes one request at a time, which a first request holds."""
+
+    def __init__(self, gateway: Gateway, upstream: Upstream, **headers: str) -> None:
+        self.gateway, self.upstream = gateway, upstream
+        self.permits = held()
+        upstream.answer = Answer(permits=self.permits)
+        self.connections = [gateway.open(headers=headers, user="first")]
+        wait_until(lambda: gateway.inflight() == 1, what="the first request")
+
+    def wait(self, user: str, headers: dict[str, str] | None = None, **members: Any) -> None:
+        """One more waits."""
+        before = self.depth()
+        self.connections.append(self.gateway.open(headers=headers, user=user, **members))
+        wait_until(lambda: self.depth() == before + 1, what=f"{user} in the queue")
+
+    def depth(self, **labels: str) -> float:
+        return self.gateway.metric("tokenweir_queue_depth", **labels)
+
+    def served(self) -> list[str]:
+        """Everybody is served; returns the order in which they came to the backend, the first left out."""
+        for _ in self.connections:
+            self.permits.release()
+        for connection in self.connections:
+            assert connection.getresponse().status == 200
+        self.gateway.settle()
+        return [received.json["user"] for received in self.upstream.received[1:]]
+
+
+@pytest.fixture
+def line(start_gateway: Start, upstream: Upstream) -> Line:
+    gateway = start_gateway([backend(upstream, concurrency=1)], {"keys": KEYS})
+    return Line(gateway, upstream, **as_key("flood"))
+
+
+def test_one_key_s_flood_does_not_delay_another_s_single_request(line: Line) -> None:
+    for k in range(6):
+        line.wait(f"flood-{k}", as_key("flood"))
+    line.wait("other", as_key("other"))
+    assert line.served().index("other") <= 1
+
+
+def test_high_priority_goes_before_low_over_all_workers(line: Line) -> None:
+    for k in range(3):
+        line.wait(f"low-{k}", as_key("flood", **{"X-Priority": "low"}))
+    line.wait("high", as_key("other", **{"X-Priority": "high"}))
+    assert line.depth(priority="low") == 3
+    assert line.depth(priority="high") == 1
+    assert line.served() == ["high", "low-0", "low-1", "low-2"]
+
+
+def test_first_come_first_served_can_be_chosen(start_gateway: Start, upstream: Upstream) -> None:
+    gateway = start_gateway(settings={"keys": KEYS})
+    gateway.publish(backend(upstream, concurrency=1), queue={"order": "fifo"})
+    line = Line(gateway, upstream, **as_key("flood"))
+    line.wait("low", as_key("flood", **{"X-Priority": "low"}))
+    line.wait("high", as_key("other", **{"X-Priority": "high"}))
+    assert line.served() == ["low", "high"]
+
+
+def test_a_small_request_passes_a_large_one_that_has_no_room(
+    start_gateway: Start, upstream: Upstream
+) -> None:
+    gateway = start_gateway()
+    gateway.learn(llama={"mean": 10, "median": 10, "spread": 0.1, "count": 1000})
+    gateway.publish(backend(upstream, capacity=6000), queue={"order": "fifo"})
+    permits = held()
+    upstream.answer = Answer(permits=permits)
+    long = [{"role": "user", "content": "word " * 3000}]
+    connections = [gateway.open(messages=long, user="first")]
+    wait_until(lambda: gateway.inflight() == 1, what="the first request")
+    connections.append(gateway.open(messages=long, user="large"))
+    wait_until(lambda: gateway.metric("tokenweir_queue_depth") == 1, what="a waiter")
+    connections.append(gateway.open(user="small"))
+    wait_until(lambda: gateway.inflight() == 2, what="the small one in service")
+    assert gateway.metric("tokenweir_queue_depth") == 1
+    for _ in connections:
+        permits.release()
+    assert [connection.getresponse().status for connection in connections] == [200] * 3
+
+
+def test_a_class_has_bounds_of_its_own(start_gateway: Start, upstream: Upstream) -> None:
+    gateway = start_gateway()
+    gateway.publish(
+        backend(upstream, concurrency=1),
+        queue={"classes": {"low": {"max_waiting": 1}, "normal": {"max_bytes": 5000}}},
+    )
+    line = Line(gateway, upstream)
+    line.wait("low", {"X-Priority": "low"})
+    assert gateway.post(headers={"X-Priority": "low"}).status_code == 429
+    assert gateway.post(user="x" * 6000).status_code == 429
+    line.wait("high", {"X-Priority": "high"}, more="x" * 6000)
+    assert line.depth() == 2
+    assert sorted(line.served()) == ["high", "low"]
+
+
+def test_who_is_refused_is_told_where_it_stood_and_when_to_come_again(
+    start_gateway: Start, upstream: Upstream
+) -> None:
+    gateway = start_gateway()
+    gateway.publish(backend(upstream, concurrency=1), queue={"max_waiting": 2})
+    line = Line(gateway, upstream)
+    line.wait("a")
+    line.wait("b")
+    answer = gateway.post()
+    assert answer.status_code == 429
+    error = answer.json()["error"]
+    assert (error["code"], error["reason"]) == ("overloaded", "queue_full")
+    assert (error["position"], error["waiting"]) == (3, 3)
+    assert error["estimated_wait_ms"] > 0
+    assert "position 3 of 3" in error["message"]
+    seconds = int(answer.headers["retry-after"])
+    assert error["estimated_wait_ms"] / 1000 <= seconds <= max(2, 1.5 * error["estimated_wait_ms"] / 1000 + 1)
+    gateway.expect(1, "tokenweir_queue_refusals_total", reason="queue_full")
+    line.served()
+
+
+@pytest.mark.parametrize(("asked", "least", "most"), [("0.3", 0.3, 5), ("200ms", 0.2, 5), ("0", 0, 5)])
+def test_a_client_can_say_how_long_it_would_wait(line: Line, asked: str, least: float, most: float) -> None:
+    begin = time.monotonic()
+    answer = line.gateway.post(headers=as_key("other", **{"X-Max-Wait": asked}))
+    assert answer.status_code == 429
+    assert answer.json()["error"]["reason"] == "max_wait"
+    assert least <= time.monotonic() - begin < most
+    assert line.depth() == 0
+
+
+def test_a_wait_that_is_no_time_is_400(line: Line) -> None:
+    answer = line.gateway.post(headers=as_key("other", **{"X-Max-Wait": "soon"}))
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] == "invalid_max_wait"
+
+
+def test_who_cannot_be_served_in_time_is_refused_at_once(start_gateway: Start, upstream: Upstream) -> None:
+    gateway = start_gateway([backend(upstream, concurrency=1)], settings={"keys": KEYS})
+    upstream.answer = Answer(delay=0.2)
+    stop = threading.Event()
+
+    def load() -> None:
+        while not stop.is_set():
+            gateway.post(headers=as_key("flood"))
+
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(8):
+            pool.submit(load)
+        try:
+            time.sleep(4)
+
+            def refused_at_once() -> bool:
+                begin = time.monotonic()
+                answer = gateway.post(headers=as_key("flood", **{"X-Max-Wait": "400ms"}))
+                return answer.status_code == 429 and time.monotonic() - begin < 0.3
+
+            wait_until(refused_at_once, what="a refusal at once")
+        finally:
+            stop.set()
+    gateway.settle()
+
+
+def test_503_where_no_backend_can_be_reached_any_more(start_gateway: Start, upstream: Upstream) -> None:
+    gateway = start_gateway()
+    gateway.publish(backend(upstream, concurrency=1), queue={"max_wait_ms": 1500})
+    line = Line(gateway, upstream)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(gateway.post)
+        wait_until(lambda: line.depth() == 1, what="a waiter")
+        gateway.publish(backend(upstream, concurrency=1, state="down"), queue={"max_wait_ms": 1500})
+        answer = waiting.result(20)
+    assert answer.status_code == 503
+    assert answer.json()["error"]["code"] == "no_capacity"
+    assert int(answer.headers["retry-after"]) >= 1
+    line.served()
+
+
+def test_a_killed_worker_takes_no_other_s_waiters_with_it(start_gateway: Start, upstream: Upstream) -> None:
+    gateway = start_gateway([backend(upstream, concurrency=1)], workers=3)
+    line = Line(gateway, upstream)
+    for k in range(9):
+        line.wait(str(k))
+    busy = line.gateway.workers()
+    os.kill(busy[0], signal.SIGKILL)
+    wait_until(lambda: len(gateway.workers()) == 3 and busy[0] not in gateway.workers(), what="a new worker")
+
+    def outcome(connection: http.client.HTTPConnection) -> int:
+        try:
+            return connection.getresponse().status
+        except (ConnectionError, http.client.HTTPException):
+            return 0
+
+    for _ in range(20):
+        line.permits.release()
+    outcomes = [outcome(connection) for connection in line.connections]
+    lost = outcomes.count(0)
+    assert lost < 10, "the connections are spread over three workers"
+    assert outcomes.count(200) == 10 - lost
+    gateway.settle()
+    assert line.depth() == 0
+
+
+def test_old_and_new_workers_keep_one_order_over_a_reload(start_gateway: Start, upstream: Upstream) -> None:
+    gateway = start_gateway()
+    gateway.publish(backend(upstream, concurrency=1), queue={"order": "fifo"})
+    line = Line(gateway, upstream)
+    for k in range(4):
+        line.wait(f"old-{k}")
+    before = set(gateway.workers())
+    gateway.signal(signal.SIGHUP)
+    wait_until(lambda: len(set(gateway.workers()) - before) == 2, what="new workers")
+    wait_until(lambda: gateway.get("/readyz").status_code == 200, what="a ready gateway")
+    for k in range(4):
+        line.wait(f"new-{k}")
+    assert line.served() == [f"{age}-{k}" for age in ("old", "new") for k in range(4)]
+
+
+def test_a_place_that_is_freed_is_given_on_within_milliseconds(
+    start_gateway: Start, upstream: Upstream
+) -> None:
+    gateway = start_gateway([backend(upstream, concurrency=1)], workers=2)
+    ended: list[float] = []
+    gaps: list[float] = []
+
+    def answer(_: Received) -> Answer:
+        if ended:
+            gaps.append(time.monotonic() - ended[-1])
+        ended.append(time.monotonic() + 0.02)
+        return Answer(delay=0.02)
+
+    upstream.answer = answer
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: gateway.post(), range(60)))
+    gaps.sort()
+    assert gaps[len(gaps) // 2] < 0.012
+    assert gateway.metric("tokenweir_queue_wake_seconds_count") > 0
+
+
+def test_who_waits_longest_is_shown(line: Line) -> None:
+    line.wait("a", as_key("other"))
+
+    def shown() -> bool:
+        metrics = line.gateway.metrics()
+        series = 'tokenweir_queue_oldest_seconds{model="llama",priority="normal",key="other"}'
+        return metrics.get(series, 0) > 0.2
+
+    wait_until(shown, what="the longest wait")
+    assert line.gateway.metric("tokenweir_queue_bytes", priority="normal") > 100
+    line.served()

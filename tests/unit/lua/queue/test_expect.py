@@ -1,0 +1,132 @@
+"""`lua/tokenweir/core/queue/expect.lua` and `wait.lua`: position and wait."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.lua.queue.queues import LUA, MEMORY, Queues
+
+WAIT = LUA.eval(b'require "tokenweir.core.queue.wait"')
+
+
+def served_every(queues: Queues, ms: float, count: int) -> None:
+    """Serves so many, one in `ms`, and measures as the pilot does."""
+    for _ in range(count):
+        queues.serve(passed=ms)
+        some = next(iter(queues.waiters))
+        queues.expect(some)
+
+
+def test_the_position_counts_who_stands_before_in_the_order() -> None:
+    queues = Queues()
+    for name, work in (("c", 300), ("a", 100), ("b", 200)):
+        queues.push(name, work=work)
+    assert [queues.expect(name)[0] for name in "abc"] == [1, 2, 3]
+
+
+def test_nothing_is_said_of_the_wait_while_no_rate_is_known() -> None:
+    queues = Queues()
+    queues.push("a")
+    assert queues.expect("a") == (1, None, None)
+
+
+def test_the_wait_is_the_work_ahead_over_the_rate_of_release() -> None:
+    queues = Queues(order="fifo")
+    for k in range(300):
+        queues.push(str(k), work=100)
+    served_every(queues, 50, 200)
+    position, ms, most = queues.expect("299")
+    assert position == 100
+    assert ms == pytest.approx(100 * 50, rel=0.05)
+    assert most is None
+
+
+def test_the_rate_follows_what_changes() -> None:
+    queues = Queues(order="fifo")
+    for k in range(900):
+        queues.push(str(k), work=100)
+    served_every(queues, 20, 400)
+    served_every(queues, 100, 300)
+    _, ms, _ = queues.expect("899")
+    assert ms == pytest.approx(200 * 100, rel=0.2)
+
+
+def test_a_rate_of_a_moment_ago_holds_when_waiting_begins_again() -> None:
+    queues = Queues(order="fifo")
+    for k in range(200):
+        queues.push(str(k), work=100)
+    served_every(queues, 50, 199)
+    queues.drain()
+    queues.now += 5000
+    queues.push("again", work=100)
+    assert queues.expect("again")[1] == pytest.approx(50, rel=0.1)
+
+
+def test_where_nothing_was_measured_the_guess_holds() -> None:
+    shared = MEMORY.queue()
+    WAIT.begin(shared, 0, 1000, lambda: 2.0)
+    assert WAIT.raw(shared, 3000) == 1500
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abcdef"), st.integers(1, 500), st.integers(0, 2)),
+        min_size=1,
+        max_size=60,
+    )
+)
+def test_the_position_over_several_workers_is_near_the_true_one(arrivals: list[tuple[str, int, int]]) -> None:
+    exact, spread = Queues(), Queues(workers=3)
+    for k, (flow, work, worker) in enumerate(arrivals):
+        exact.push(str(k), flow=flow, work=work + k / 1024)
+        spread.push(str(k), flow=flow, work=work + k / 1024, worker=worker)
+    for name in exact.waiters:
+        assert abs(exact.expect(name)[0] - spread.expect(name)[0]) <= 2 + len(arrivals) / 7
+
+
+def test_what_waits_turn_out_to_be_is_learned_per_class() -> None:
+    shared = MEMORY.queue()
+    for _ in range(200):
+        WAIT.learn(shared, 1, 1000, 1500)
+    assert WAIT.factor(shared, 1) == pytest.approx(1.5, rel=0.01)
+    assert WAIT.factor(shared, 0) == 1
+
+
+def test_a_single_odd_wait_teaches_little() -> None:
+    shared = MEMORY.queue()
+    WAIT.learn(shared, 1, 1000, 1_000_000)
+    assert WAIT.factor(shared, 1) < 1.1
+    WAIT.learn(shared, 0, 1, 100)
+    assert WAIT.factor(shared, 0) == 1, "waits of a moment tell nothing"
+
+
+def test_low_priority_is_told_the_most_that_its_floor_leaves_it() -> None:
+    queues = Queues(low=(1, 0.1))
+    for k in range(300):
+        queues.push(f"high-{k}", flow=f"key-{k % 10}", priority="high", work=100)
+    served_every(queues, 50, 200)
+    queues.push("low", priority="low", work=100)
+    _, ms, most = queues.expect("low")
+    assert most is not None
+    assert ms is not None
+    assert ms <= most
+    assert most == pytest.approx(max(ms, 100 / 0.1 / (100 / 50)), rel=0.1)
+
+
+@given(
+    st.lists(st.floats(0, 1e6), min_size=1, max_size=30),
+    st.lists(st.floats(0, 1e6), min_size=1, max_size=30),
+)
+def test_estimates_are_finite_whatever_happens(steps: list[float], served: list[float]) -> None:
+    shared = MEMORY.queue()
+    now = total = 0.0
+    WAIT.begin(shared, 0, now, lambda: 0.0)
+    for passed, work in zip(steps, served, strict=False):
+        now, total = now + passed, total + work
+        WAIT.sample(shared, total, now)
+        raw = WAIT.raw(shared, 1e6)
+        assert raw is None or (math.isfinite(raw) and raw >= 0)
