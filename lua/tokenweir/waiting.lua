@@ -8,6 +8,7 @@ local breaker = require "tokenweir.breaker"
 local clock = require "tokenweir.clock"
 local core = require "tokenweir.core.queue"
 local deadline = require "tokenweir.deadline"
+local early_hints = require "tokenweir.early_hints"
 local init_worker = require "tokenweir.init_worker"
 local max_wait = require "tokenweir.max_wait"
 local queue_lines = require "tokenweir.queue_lines"
@@ -27,6 +28,8 @@ local pairs, tonumber = pairs, tonumber
 
 --- How often the pilot looks.
 local LOOK_S = 0.002
+--- How often one that wants early hints sees whether there is news.
+local TELL_S = 0.25
 
 --- An estimate may be too high by this much: only who could not be served in that share of it is refused at once.
 local CERTAIN = 0.5
@@ -132,7 +135,24 @@ end
 
 local function sleep(w, until_ms, now)
   local seconds = max(0.001, (until_ms - now) / 1000)
-  w.record.semaphore:wait(pilot == w and min(LOOK_S, seconds) or seconds)
+  if pilot == w then
+    seconds = min(LOOK_S, seconds)
+  elseif w.told then
+    seconds = min(TELL_S, seconds)
+  end
+  w.record.semaphore:wait(seconds)
+end
+
+-- Tells one that asked for it where it stands. Its client can be served no more if that fails in the middle.
+local function tell(w, queue, now)
+  if now - w.looked_at < TELL_S * 1000 then
+    return
+  end
+  w.looked_at = now
+  if not early_hints.update(w, now, queue.early_hints) then
+    leave(w)
+    return ngx.exit(444)
+  end
 end
 
 --- Waits for a backend with room, which is reserved for it. A request that waits too long ends here.
@@ -146,7 +166,7 @@ function _M.wait(r, known, now, reason)
     until_ms = min(until_ms, r.deadline)
   end
   local w = waiter_of(r)
-  w.reason = reason
+  w.reason, w.told, w.looked_at = reason, early_hints.wanted(queue.early_hints), 0
   local fits = has_room(w, r.pool.place, queue)
   queues.enter(w, known, now)
   r.waiter = w
@@ -162,6 +182,9 @@ function _M.wait(r, known, now, reason)
       return give_up(w, r, deadline.reached(r, now) and "deadline_exceeded" or "max_wait", now)
     end
     pilot = pilot or w
+    if w.told then
+      tell(w, queue, now)
+    end
     sleep(w, until_ms, now)
     now = now_ms()
     if not w.granted and pilot == w then

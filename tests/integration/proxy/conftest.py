@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -84,3 +85,48 @@ def pair(
     first, second = start_upstream("gpu-a"), start_upstream("gpu-b")
     backends = [backend(first), backend(second)]
     return start_gateway(backends, workers=1, policy="round_robin"), first, second
+
+
+def openssl(*arguments: str, folder: Path) -> None:
+    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with ca.pem and what it signed: engine-a.pem and engine-b.pem, both for engine-c too."""
+    folder = tmp_path_factory.mktemp("ca")
+    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
+    openssl(
+        "req", "-x509", *curve, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=test CA", folder=folder
+    )
+    for name in ("engine-a", "engine-b"):
+        (folder / "ext").write_text(f"subjectAltName=DNS:{name}.test,DNS:engine-c.test,IP:127.0.0.1\n")
+        openssl(
+            "req",
+            *curve[:5],
+            "-keyout",
+            f"{name}.key",
+            "-out",
+            "csr",
+            "-subj",
+            f"/CN={name}.test",
+            folder=folder,
+        )
+        openssl(
+            *(
+                "x509",
+                "-req",
+                "-in",
+                "csr",
+                "-CA",
+                "ca.pem",
+                "-CAkey",
+                "ca.key",
+                "-CAcreateserial",
+                "-days",
+                "2",
+            ),
+            *("-extfile", "ext", "-out", f"{name}.pem"),
+            folder=folder,
+        )
+    return folder
