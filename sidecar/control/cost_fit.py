@@ -1,7 +1,7 @@
 """Fits what work costs on one backend to what its engine's own counters say, look by look.
 
 Between two looks the engine tells the mean time of a step (the mean time between tokens), how many sequences
-and KV tokens a step held and how many prompt tokens it computed besides. By DESIGN 4 a step takes
+and KV tokens a step held and how many prompt tokens it computed besides. A step takes
 
     base + per_sequence * sequences + per_kv_token * KV tokens + prefill * prompt tokens
 

@@ -13,7 +13,7 @@ TAU_MS: Final = 15_000
 """Time constant of the moving rate."""
 LEAST_S: Final = 1.0
 MOST_S: Final = 60.0
-"""Longest that a client is told to wait (DESIGN 6)."""
+"""Longest that a client is told to wait."""
 UNKNOWN_S: Final = 5.0
 """Told before anything was seen to end."""
 

@@ -1,4 +1,4 @@
-"""The safety margin of the policy (`thresholds.z`): wider after any out-of-memory, back slowly (DESIGN 4)."""
+"""The safety margin of the policy (`thresholds.z`): wider after any out-of-memory, back slowly."""
 
 from __future__ import annotations
 

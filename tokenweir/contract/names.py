@@ -93,7 +93,7 @@ LEASE_MS: Final = 3000
 LEASE_EVERY_MS: Final = 100
 SNAPSHOT_EVERY_MS: Final = 500
 SNAPSHOT_STALE_MS: Final = 3000
-"""Age from which a gateway stops believing the snapshot's telemetry (DESIGN 4 rule 6)."""
+"""Age from which a gateway stops believing the snapshot's telemetry (docs/architecture.md, rule 6)."""
 LEADER_LEASE_MS: Final = 2000
 COMPLETIONS_BYTES: Final = 48 * 1024 * 1024
 """Bytes of batches that the stream may hold while no sidecar reads it; each gateway trims by the mean size of
@@ -101,7 +101,7 @@ its own. What a sidecar has counted it deletes."""
 COMPLETIONS_MOST: Final = 20_000
 """Entries (batches) that the stream may hold, however small they are."""
 BUCKETS: Final = 13
-"""Power-of-two buckets of predicted remaining tokens (DESIGN 4 rule 1)."""
+"""Power-of-two buckets of predicted remaining tokens (docs/architecture.md, rule 1)."""
 KNOWN_SESSIONS_CAP: Final = 65_536
 """Entries (batches of up to `KNOWN_SESSIONS_BATCH_SIZE` sessions) that the stream of sessions keeps at most;
 older ones than a session is remembered go by themselves."""

@@ -13,7 +13,7 @@ from tokenweir.contract.values import Count, Id, ModelName, Positive, Share
 
 
 class Cost(Record):
-    """What work costs on a backend, in ms (DESIGN 4).
+    """What work costs on a backend, in ms (docs/architecture.md).
 
     A step with n sequences and kv tokens held takes `base + per_sequence * n + per_kv_token * kv`.
     """
@@ -190,7 +190,7 @@ class QueueLimits(Record):
 
 
 class PolicySettings(Record):
-    """Numbers of the policies (DESIGN 4 and 5)."""
+    """Numbers of the policies (docs/architecture.md)."""
 
     kv_cap: Annotated[
         float, Field(gt=0, le=1, description="held + prompt stays below this share of capacity")

@@ -1,4 +1,4 @@
-"""Which reading counts as memory use (DESIGN 4 rule 3)."""
+"""Which reading counts as memory use (docs/architecture.md, rule 3)."""
 
 from __future__ import annotations
 
