@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from emulator.openai.answer import Answer, Choice
-from emulator.openai.shape import DONE, event
+from emulator.openai.shape import event, last_events
 
 PATH = "/v1/chat/completions"
 LIMITS = ("max_completion_tokens", "max_tokens")
@@ -74,9 +74,4 @@ class ChatShape:
 
     def ending(self, usage: dict[str, Any]) -> bytes:
         """Usage, where it was asked for, and the end."""
-        last = (
-            event({**self._head, "choices": [], "usage": usage})
-            if self.answer.sampling.include_usage
-            else b""
-        )
-        return last + DONE
+        return last_events(self.answer, self._head, usage)

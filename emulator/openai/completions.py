@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from emulator.openai.answer import Answer, Choice
-from emulator.openai.shape import DONE, event
+from emulator.openai.shape import event, last_events
 
 PATH = "/v1/completions"
 LIMITS = ("max_tokens",)
@@ -55,9 +55,4 @@ class CompletionShape:
 
     def ending(self, usage: dict[str, Any]) -> bytes:
         """Usage, where it was asked for, and the end."""
-        last = (
-            event({**self._head, "choices": [], "usage": usage})
-            if self.answer.sampling.include_usage
-            else b""
-        )
-        return last + DONE
+        return last_events(self.answer, self._head, usage)

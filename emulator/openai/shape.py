@@ -16,6 +16,12 @@ def event(document: dict[str, Any], name: str = "") -> bytes:
     return head.encode() + json.dumps(document, separators=(",", ":")).encode() + b"\n\n"
 
 
+def last_events(answer: Answer, head: dict[str, Any], usage: dict[str, Any]) -> bytes:
+    """The end of a stream of chunks with this `head`: usage, where it was asked for, and the end's mark."""
+    last = event({**head, "choices": [], "usage": usage}) if answer.sampling.include_usage else b""
+    return last + DONE
+
+
 class Shape(Protocol):
     """Renders one answer, whole or as a stream of events."""
 

@@ -16,7 +16,7 @@
 -- }
 -- Members that are not named here are kept for other modules.
 local cjson = require "cjson.safe"
-local posix = require "tokenweir.posix"
+local sockets = require "tokenweir.sockets"
 
 local open = io.open
 local type, pairs = type, pairs
@@ -69,13 +69,13 @@ local function check_redis(redis, path)
   end
   redis.tls_name = redis.tls_name or redis.host
   if redis.host:sub(1, 5) ~= "unix:" then
-    redis.address = posix.resolve(redis.host)
+    redis.address = sockets.resolve(redis.host)
   end
   return true
 end
 
 local function default_id()
-  local name = posix.hostname():gsub("[^%w._-]", "-"):sub(1, 64)
+  local name = sockets.hostname():gsub("[^%w._-]", "-"):sub(1, 64)
   return name:find("^%w") and name or "gateway"
 end
 

@@ -6,7 +6,7 @@
 -- sees the answer break off, and the body filter ends it. In a worker that drains, timers have stopped, and the read
 -- time-out has to do.
 local clock = require "tokenweir.clock"
-local posix = require "tokenweir.posix"
+local sockets = require "tokenweir.sockets"
 
 local update_time = ngx.update_time
 local min = math.min
@@ -41,7 +41,7 @@ end
 --- In the balancer phase, as the last thing: the socket that nginx makes next is this request's.
 function _M.expect(r)
   if _M.apart(r) then
-    r.socket = posix.next_descriptor()
+    r.socket = sockets.next_descriptor()
   end
 end
 
@@ -51,7 +51,7 @@ function _M.watch(r)
   if not socket then
     return
   end
-  local ends, port = posix.endpoints(socket)
+  local ends, port = sockets.endpoints(socket)
   if port ~= r.target.port then
     -- Something else took that descriptor in between.
     r.socket = nil
@@ -79,8 +79,8 @@ function _M.enforce(now)
   for k = count, 1, -1 do
     local r = watched[k]
     if now >= r.deadline then
-      if posix.endpoints(r.socket) == r.ends then
-        posix.shut_down(r.socket)
+      if sockets.endpoints(r.socket) == r.ends then
+        sockets.shut_down(r.socket)
       end
       _M.forget(r)
     end

@@ -23,11 +23,6 @@ void *tw_mmap(void *at, size_t length, int protection, int flags, int fd, long o
 int tw_munmap(void *at, size_t length) __asm__("munmap");
 int tw_mallopt(int parameter, int value) __asm__("mallopt");
 int tw_usleep(unsigned int microseconds) __asm__("usleep");
-int tw_gethostname(char *name, size_t length) __asm__("gethostname");
-int tw_dup(int fd) __asm__("dup");
-int tw_shutdown(int fd, int how) __asm__("shutdown");
-int tw_getsockname(int fd, void *address, unsigned int *length) __asm__("getsockname");
-int tw_getpeername(int fd, void *address, unsigned int *length) __asm__("getpeername");
 typedef struct { uint64_t inode, offset; uint16_t length; uint8_t kind; char name[256]; } tw_dirent;
 void *tw_opendir(const char *path) __asm__("opendir");
 tw_dirent *tw_readdir(void *directory) __asm__("readdir");
@@ -39,17 +34,8 @@ typedef struct {
 } tw_statx;
 int tw_statx_of(int directory, const char *path, int flags, unsigned int mask, tw_statx *into) __asm__("statx");
 char *tw_strerror(int number) __asm__("strerror");
-typedef struct tw_addrinfo {
-  int flags, family, kind, protocol; unsigned int length; void *address; char *name; struct tw_addrinfo *next;
-} tw_addrinfo;
-int tw_getaddrinfo(const char *name, const char *port, const tw_addrinfo *hints, tw_addrinfo **out)
-  __asm__("getaddrinfo");
-void tw_freeaddrinfo(tw_addrinfo *list) __asm__("freeaddrinfo");
-int tw_getnameinfo(const void *address, unsigned int length, char *name, unsigned int name_length, char *port,
-  unsigned int port_length, int flags) __asm__("getnameinfo");
 ]]
 
-local SOCK_STREAM, NI_NUMERICHOST = 1, 1
 local O_RDONLY, O_WRONLY, O_RDWR, O_CREAT, O_EXCL, O_CLOEXEC = 0, 1, 2, 64, 128, 524288
 local OWNER_ONLY = ffi.new("int", 384)
 local EINTR = 4
@@ -65,11 +51,7 @@ local F_WRLCK, F_UNLCK = 1, 2
 local PROT_READ_WRITE, MAP_SHARED = 3, 1
 local MAP_FAILED = ffi.cast("void *", -1)
 
-local SHUT_BOTH = 2
-local ADDRESS_BYTES = 128
-
 local lock = ffi.new("tw_flock")
-local end_address, end_length = ffi.new("uint8_t[?]", ADDRESS_BYTES), ffi.new("unsigned int[1]")
 
 -- malloc.h of glibc.
 local M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
@@ -265,69 +247,8 @@ function _M.unlock(fd, byte)
   return set_lock(fd, F_UNLCK, byte)
 end
 
---- The descriptor that this process gets next, if no other thread takes it before: always the lowest free one.
--- @return number, or nil where there is none
-function _M.next_descriptor()
-  local fd = C.tw_dup(0)
-  if fd < 0 then
-    return nil
-  end
-  C.tw_close(fd)
-  return fd
-end
-
-local function name_of(get, fd)
-  end_length[0] = ADDRESS_BYTES
-  if get(fd, end_address, end_length) ~= 0 then
-    return nil
-  end
-  return str(end_address, end_length[0])
-end
-
---- What tells a TCP connection from every other one: both of its ends.
--- @return string of bytes and the port of the far end; or nil where the descriptor is no connection
-function _M.endpoints(fd)
-  local near, far = name_of(C.tw_getsockname, fd), name_of(C.tw_getpeername, fd)
-  if not near or not far or #far < 4 then
-    return nil
-  end
-  return near .. far, far:byte(3) * 256 + far:byte(4)
-end
-
---- Ends a connection in both directions; its descriptor stays with who owns it, who reads the end of the data.
-function _M.shut_down(fd)
-  C.tw_shutdown(fd, SHUT_BOTH)
-end
-
 function _M.sleep_us(microseconds)
   C.tw_usleep(microseconds)
-end
-
---- @return string the host's name, or "localhost"
-function _M.hostname()
-  local name = ffi.new("char[?]", 256)
-  if C.tw_gethostname(name, 255) ~= 0 then
-    return "localhost"
-  end
-  return str(name)
-end
-
---- Looks a name up as the system does (hosts file, then DNS); it blocks, so only where that does no harm.
--- @return string the IP address, an IPv6 one in brackets; or nil
-function _M.resolve(host)
-  local hints, out = ffi.new("tw_addrinfo"), ffi.new("tw_addrinfo *[1]")
-  hints.kind = SOCK_STREAM
-  if C.tw_getaddrinfo(host, nil, hints, out) ~= 0 then
-    return nil
-  end
-  local name = ffi.new("char[?]", 64)
-  local found = C.tw_getnameinfo(out[0].address, out[0].length, name, 64, nil, 0, NI_NUMERICHOST) == 0
-  C.tw_freeaddrinfo(out[0])
-  if not found then
-    return nil
-  end
-  local address = str(name)
-  return address:find(":", 1, true) and "[" .. address .. "]" or address
 end
 
 local function keep_freed(bytes)

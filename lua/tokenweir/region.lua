@@ -14,6 +14,7 @@ local clock = require "tokenweir.clock"
 local contract = require "tokenweir.contract"
 local known_sessions = require "tokenweir.core.known_sessions"
 local posix = require "tokenweir.posix"
+local sockets = require "tokenweir.sockets"
 local load = require "tokenweir.core.load"
 local queue_memory = require "tokenweir.core.queue.memory"
 require "tokenweir.core.health"  -- declares tw_health
@@ -117,7 +118,7 @@ end
 
 --- Which gateway this is, whatever it is called: the same for all its workers, over reloads and binary upgrades.
 function _M.instance()
-  return posix.hostname():sub(1, 64) .. ":" .. ("%.0f"):format(tonumber(map.born))
+  return sockets.hostname():sub(1, 64) .. ":" .. ("%.0f"):format(tonumber(map.born))
 end
 
 --- Runs `change` while no other process changes what has several writers (names, sums of the dead).

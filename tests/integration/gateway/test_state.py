@@ -78,6 +78,7 @@ def test_a_snapshot_that_does_not_move_on_becomes_stale_and_level_and_burst_fall
         (snapshot(1, 2, backends=[backend("gpu-a"), backend("gpu-a")]), "value"),
         (snapshot(1, 2, backends=[backend("gpu-a", host="no address")]), "value"),
     ],
+    ids=["broken", "list", "schema", "level", "weight", "twice", "host"],
 )
 def test_a_bad_snapshot_is_refused_and_counted_once_and_the_old_one_is_kept(
     gateway: Gateway, redis_server: RedisServer, text: str, reason: str
