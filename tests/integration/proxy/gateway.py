@@ -227,7 +227,7 @@ class Gateway:
 
     def _looks(self) -> dict[int, float]:
         """How often each worker has looked for new keys."""
-        return observed(self._page("applied"), "keys")
+        return observed(self.page("applied"), "keys")
 
     def learn(self, **models: Any) -> None:
         """Publishes running figures."""
