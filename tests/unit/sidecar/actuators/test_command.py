@@ -90,7 +90,7 @@ async def test_a_program_that_outlasts_its_time_is_ended_with_what_it_started(tm
     with pytest.raises(ActuationError, match="did not end within"):
         await driver(tmp_path, timeout_s=0.5, restart=lasting).act(order())
     child = (tmp_path / "child").read_text().strip()
-    until = time.monotonic() + 5
+    until = time.monotonic() + 30
     while _alive(child):
         assert time.monotonic() < until
         await asyncio.sleep(0.05)
@@ -105,8 +105,8 @@ def _alive(pid):
 
 async def test_a_server_left_in_the_background_does_not_hold_the_action_up(tmp_path):
     began = time.monotonic()
-    await driver(tmp_path, restart=["sh", "-c", "sleep 3 & exit 0"]).act(order())
-    assert time.monotonic() - began < 2.5
+    await driver(tmp_path, restart=["sh", "-c", "sleep 30 & exit 0"]).act(order())
+    assert time.monotonic() - began < 15
 
 
 def test_a_dry_run_says_what_would_run(tmp_path):

@@ -129,7 +129,7 @@ def test_a_page_of_sixty_kilobytes_costs_less_than_half_a_millisecond():
     places: dict[str, int] = {}
     best = float("inf")
     for _ in range(50):
-        began = time.perf_counter()
+        began = time.thread_time()
         assert Page(text.encode(), places).total("vllm:num_requests_running") == 3
-        best = min(best, time.perf_counter() - began)
+        best = min(best, time.thread_time() - began)
     assert best < 0.5e-3
