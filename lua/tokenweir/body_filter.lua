@@ -16,6 +16,7 @@ local now_ms = clock.ms
 local byte = passive_health.byte
 local first_token, progress = ledger.first_token, ledger.progress
 local feed_sse, feed_usage = sse.feed, usage.feed
+local finish_sse, finish_usage = sse.finish, usage.finish
 
 --- nginx leaves a timer as it is where it would move by less than this: NGX_TIMER_LAZY_DELAY.
 local LAZY_MS = 300
@@ -94,6 +95,16 @@ local function look_for_break(r)
   return end_stream(r, 502, "upstream_broke", "The backend broke off in the middle of its answer.")
 end
 
+-- The answer is whole. What it told is read here and not in the log phase, which has no loop and is compiled as one.
+local function finish(r)
+  r.ended = true
+  if r.sse then
+    return finish_sse(r.sse)
+  elseif r.usage then
+    return finish_usage(r.usage)
+  end
+end
+
 local function own_page(r)
   arg[1] = r.error_page
   arg[2] = true
@@ -113,8 +124,7 @@ function _M.run()
   local chunk, last = passing()
   if chunk == "" then
     if last then
-      r.ended = true
-      return
+      return finish(r)
     end
     return look_for_break(r)
   end
@@ -131,7 +141,7 @@ function _M.run()
   end
   count(r, chunk, now)
   if last then
-    r.ended = true
+    return finish(r)
   elseif r.deadline and now > r.deadline then
     return end_late(r)
   end

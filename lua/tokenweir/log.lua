@@ -70,6 +70,15 @@ local function unserved(r, status, now)
   write_variables(r, outcome)
 end
 
+-- Reads what an answer told that broke off; whole ones the body filter has read.
+local function finish_early(r)
+  if r.sse then
+    sse.finish(r.sse)
+  elseif r.usage then
+    usage.finish(r.usage)
+  end
+end
+
 local function served(r, status, now)
   if r.fallback then
     metrics.add("degraded", 1, r.model, "fallback-model")
@@ -79,10 +88,8 @@ local function served(r, status, now)
     passive_health.exhausted(r.place, now)
   end
   free(r, outcome, now)
-  if r.sse then
-    sse.finish(r.sse)
-  elseif r.usage then
-    usage.finish(r.usage)
+  if not r.ended then
+    finish_early(r)
   end
   local output, source, prompt, cached = completion.tokens(r)
   local first = r.first_token or r.first_byte

@@ -3,8 +3,10 @@
 -- Labels are bounded: models and backends come from the fleet, outcomes and status classes are few. A model that the
 -- fleet does not know is not to be passed here (pass "").
 local ffi = require "ffi"
+local histogram_of = require "tokenweir.core.histogram"
 
 local dict = ngx.shared.tokenweir_metrics
+local bucket = histogram_of.bucket
 local floor = math.floor
 local pairs = pairs
 
@@ -27,7 +29,7 @@ local _M = { BOUNDS = BOUNDS, SEPARATOR = SEPARATOR, LABELS = LABELS }
 
 local bounds, last_bucket = {}, {}
 for name, list in pairs(BOUNDS) do
-  bounds[name], last_bucket[name] = ffi.new("double[?]", #list, list), #list
+  bounds[name], last_bucket[name] = histogram_of.bounds(list), #list
 end
 
 -- counters[name][label 1][label 2] = number not yet in the dict
@@ -43,10 +45,7 @@ end
 
 local function put(histogram, name, value)
   local upper, last = bounds[name], last_bucket[name]
-  local k = 0
-  while k < last and value > upper[k] do
-    k = k + 1
-  end
+  local k = bucket(upper, value)
   histogram[k] = histogram[k] + 1
   histogram[last + 1] = histogram[last + 1] + value
 end

@@ -9,6 +9,7 @@
 -- however it dies, so a slot whose lock can be taken belonged to a dead worker: whoever sees that clears the row.
 -- A worker must never close a descriptor of this file: that would drop its lock.
 -- Each row has one writer, so counts are never torn, and readers need no lock.
+local bytes = require "tokenweir.core.bytes"
 local ffi = require "ffi"
 local clock = require "tokenweir.clock"
 local contract = require "tokenweir.contract"
@@ -21,6 +22,7 @@ require "tokenweir.core.health"  -- declares tw_health
 
 local now_ms = clock.ms
 local cast, fill = ffi.cast, ffi.fill
+local same = bytes.same
 local time, tonumber = os.time, tonumber
 
 local SLOTS = 128
@@ -73,7 +75,7 @@ local _M = { SLOTS = SLOTS, BACKENDS = BACKENDS, MODELS = MODELS, SIZE = SIZE }
 local fd, map, flags  -- flags: uint8_t[SLOTS] over map.live
 local own, own_slot
 local rows, row_slots, row_count, generation = {}, {}, 0, 0
-local seen_live = ffi.new("uint64_t[?]", SLOTS / 8)
+local seen_live = ffi.new("uint8_t[?]", SLOTS)
 
 --- The descriptor of this layout's region that this process or the one before exec opened already.
 local function find_open()
@@ -229,14 +231,8 @@ end
 -- @return table of tw_load arrays (index 0 .. BACKENDS - 1), table of tw_slot, both valid at 1 .. count; count.
 --   The tables are reused.
 function _M.live()
-  local words, changed = map.live, false
-  for k = 0, SLOTS / 8 - 1 do
-    if words[k] ~= seen_live[k] then
-      seen_live[k] = words[k]
-      changed = true
-    end
-  end
-  if changed then
+  if not same(flags, seen_live, SLOTS) then
+    ffi.copy(seen_live, flags, SLOTS)
     list_live()
   end
   return rows, row_slots, row_count

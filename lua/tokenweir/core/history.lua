@@ -30,33 +30,37 @@ function _M.new(sets, window)
   return { rows = LIST(sets * WAYS), sets = sets, window = window, size = sets * WAYS }
 end
 
+-- The four places of a set are named one by one: a loop would keep the path of a request out of compiled code.
+local function place(rows, first, key)
+  return rows[first].key == key and first or rows[first + 1].key == key and first + 1
+    or rows[first + 2].key == key and first + 2 or rows[first + 3].key == key and first + 3 or nil
+end
+
+-- Of two places the one unused for longer.
+local function older(rows, a, b)
+  return rows[b].used < rows[a].used and b or a
+end
+
 --- The row of a key, or nil.
 -- @tparam number key of `identity.lua`; 0 is nobody's
 -- @return tw_past *, valid until the next `touch`
 function _M.find(history, key)
   local rows = history.rows
   local first = key % history.sets * WAYS
-  for k = first, first + WAYS - 1 do
-    if rows[k].key == key then
-      return cast(POINTER, rows + k)
-    end
-  end
-  return nil
+  local at = place(rows, first, key)
+  return at and cast(POINTER, rows + at)
 end
 
 --- The row of a key, made where there is none. @return tw_past *
 function _M.touch(history, key, now)
   local rows = history.rows
   local first = key % history.sets * WAYS
-  local oldest = first
-  for k = first, first + WAYS - 1 do
-    if rows[k].key == key then
-      rows[k].used = now
-      return cast(POINTER, rows + k)
-    elseif rows[k].used < rows[oldest].used then
-      oldest = k
-    end
+  local at = place(rows, first, key)
+  if at then
+    rows[at].used = now
+    return cast(POINTER, rows + at)
   end
+  local oldest = older(rows, older(rows, first, first + 1), older(rows, first + 2, first + 3))
   local row = rows[oldest]
   ffi.fill(row, ffi.sizeof("tw_past"))
   row.key, row.used = key, now

@@ -300,17 +300,11 @@ function _M.walk(p, i, n, root, on, state, members)
       i = space_end(p, i + 1)
       local children = parent.children
       if children then
-        local name = ffi_string(p + first, last - first)
-        node = children[name]
-        if not node then
-          -- Only a name that matched nothing can hide another one behind escapes.
-          local message, at
-          name, message, at = name_of(p, first, last)
-          if not name then
-            return nil, message, at
-          end
-          node = children[name] or parent.other or NOTHING
+        local name, message, at = name_of(p, first, last)
+        if not name then
+          return nil, message, at
         end
+        node = children[name] or parent.other or NOTHING
         if members and depth == 1 then
           on.member(state, node, p, name, i)
         end

@@ -14,11 +14,11 @@ local json = require "tokenweir.core.json"
 local line_buffer = require "tokenweir.core.line_buffer"
 local string_end = require("tokenweir.core.json_quote").string_end
 
-local find_last = bytes.find_last
+local find_last, of = bytes.find_last, bytes.of
 local space_end, skip = json.space_end, json.skip
 local sub = string.sub
 
-local QUOTE, COLON, OPEN_OBJECT = 34, 58, 123
+local QUOTE, COLON, OPEN_OBJECT, CLOSE_OBJECT = 34, 58, 123, 125
 
 local _M = {}
 
@@ -133,6 +133,14 @@ end
 function _M.finish(state)
   if state.size == 0 then
     return
+  end
+  if state.first_chunk == state.last_chunk and state.size <= _M.TAIL then
+    local p = of(state.chunks[state.last_chunk])
+    if p[state.size - 1] == CLOSE_OBJECT then
+      -- Most answers come in one piece, and whole.
+      answer.read(state, p, 0, state.size)
+      return answer.settle(state)
+    end
   end
   join(state)
   if state.size <= _M.TAIL then
