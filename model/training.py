@@ -228,6 +228,35 @@ def priors(data: Dataset, core: Core) -> Priors:
     return Priors(models, families, mean, spread)
 
 
+def _prepare(
+    data: Dataset, core: Core, options: Options, progress: Progress
+) -> tuple[Floats, Floats, list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]]:
+    """The target, the features with the scores of words that did not see their rows, and the folds."""
+    target = impute(np.log1p(data.output) - data.base, data.ending == STOP, options.seed)
+    x = data.vectors.astype(np.float64)
+    folds = list(GroupKFold(FOLDS, shuffle=True, random_state=options.seed).split(x, groups=data.group))
+    progress("words")
+    score = np.zeros(len(data))
+    for known, held in folds:
+        score[held] = _linear(data.take(known), target[known], core.space, options).score(
+            data.words.take(held)
+        )
+    # The gateway's vector is in single precision.
+    x[:, -1] = score.astype(np.float32)
+    return target, x, folds
+
+
+def held_out_medians(data: Dataset, core: Core, options: Options | None = None) -> Floats:
+    """The median of each row by trees that did not see its group, against the base."""
+    options = options or Options()
+    target, x, folds = _prepare(data, core, options, lambda _: None)
+    found = np.zeros(len(data))
+    for known, held in folds:
+        trees = _trees(0.5, options.median_trees, options.rate, options)
+        found[held] = trees.fit(x[known], target[known]).predict(x[held])
+    return found
+
+
 def fit(
     data: Dataset, core: Core, options: Options | None = None, progress: Progress = lambda _: None
 ) -> Fitted:
@@ -242,17 +271,7 @@ def fit(
             f"{len(data)} completions of {len(np.unique(data.group))} different requests; at least "
             f"{LEAST_ROWS} of {2 * FOLDS} are needed"
         )
-    target = impute(np.log1p(data.output) - data.base, data.ending == STOP, options.seed)
-    x = data.vectors.astype(np.float64)
-    folds = list(GroupKFold(FOLDS, shuffle=True, random_state=options.seed).split(x, groups=data.group))
-    progress("words")
-    score = np.zeros(len(data))
-    for known, held in folds:
-        score[held] = _linear(data.take(known), target[known], core.space, options).score(
-            data.words.take(held)
-        )
-    # The gateway's vector is in single precision.
-    x[:, -1] = score.astype(np.float32)
+    target, x, folds = _prepare(data, core, options, progress)
     held_out = np.zeros((3, len(data)))
     for number, (known, held) in enumerate(folds):
         progress(f"trees, fold {number + 1} of {FOLDS}")

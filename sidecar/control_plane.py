@@ -25,6 +25,7 @@ from sidecar.identity import sidecar_id
 from sidecar.leader import Leader, NotLeaderError
 from sidecar.learning.deviation import FLEET, MINUTE_MS
 from sidecar.learning.retraining import Retraining
+from sidecar.learning.small_model import SmallModel
 from sidecar.operations import Hands, Operations
 from sidecar.publish import Publisher
 from sidecar.redis_access import RedisError, connect
@@ -114,6 +115,7 @@ class ControlPlane:
             surroundings=Surroundings(lambda: self.config, self._warming_up, self.watches.sync),
         )
         self.retraining = Retraining(self.path)
+        self.small_model = SmallModel(gateway.small_model_socket, self.state_dir)
         self.started_at = monotonic_ms()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -150,6 +152,7 @@ class ControlPlane:
         except (RedisError, NotLeaderError, OSError) as error:
             log.warning("lease_not_given_up", reason=str(error))
         await self.retraining.stop()
+        await self.small_model.stop()
         await self.completions.recording.flush(self.config.predictor.keep)
         self.completions.save()
         await self.client.aclose()
@@ -293,6 +296,7 @@ class ControlPlane:
             try:
                 settings = self.config.predictor
                 await self.completions.recording.step(settings.keep)
+                await self.small_model.step(settings.enabled and settings.small_model)
                 now = wall_ms()
                 fleet = self.completions.deviation.figures(now).get(FLEET)
                 if fleet is not None:

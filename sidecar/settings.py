@@ -42,6 +42,7 @@ def build(config: Config, folder: Path) -> Settings:
             record=config.predictor.record,
             sample=config.predictor.sample,
             words=config.predictor.words,
+            small_model=config.predictor.small_model,
         ),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,16 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import report
-from bench.predictor import bars, figures, folds, held_out, history, prompt_tokens, timing
+from bench.predictor import (
+    bars,
+    figures,
+    folds,
+    held_out,
+    history,
+    prompt_tokens,
+    small_model,
+    timing,
+)
 from bench.predictor.folds import FULL, QUICK, Plan
 from model import recorded
 from model.core import Core
@@ -54,36 +64,39 @@ def _mean(runs: list[dict[str, float]]) -> dict[str, float]:
     return {name: float(np.mean([run[name] for run in runs])) for name in runs[0]}
 
 
-def run(
-    core: Core, data: Recorded, plan: Plan, console: Console
-) -> tuple[dict[str, Any], list[Any], list[report.Bar]]:
-    """Run everything; return what holds overall, the cases, the bars."""
-    prompts, sources, past = [], [], []
-    deviations: dict[str, list[dict[str, float]]] = {"trained": [], "running": []}
-    drifts: list[dict[str, float]] = []
-    model: Any = None
-    for seed in plan.seeds:
-        fitted = folds.fit(core, data, plan, seed, console.print)
-        model = fitted.models[0]
-        prompts.append(held_out.prompts(core, data, fitted, plan, seed))
-        sources.append(held_out.sources(core, data, plan, seed, console.print))
-        played = history.play(core, data, fitted, plan, seed)
-        past.append(history.by_source(core, played))
-        deviations["trained"].append(history.deviation(played.stream, played.trained.mean))
-        deviations["running"].append(history.deviation(played.stream, played.running.mean))
-        drifts.append(history.drift(core, data, fitted, plan, seed))
-    by_split = {
-        "prompts held out": _average(prompts),
-        "source held out": _average(sources),
-        "with history": _average(past),
+def seed(core: Core, data: Recorded, plan: Plan, number: int, tell: Callable[[str], None]) -> dict[str, Any]:
+    """All that is measured with one seed."""
+    fitted = folds.fit(core, data, plan, number, tell)
+    found, asked = held_out.prompts(core, data, fitted, plan, number)
+    played = history.play(core, data, fitted, plan, number)
+    part = {
+        "splits": {
+            "prompts held out": found,
+            "source held out": held_out.sources(core, data, plan, number, tell),
+            "with history": history.by_source(core, played),
+        },
+        "deviation": {
+            "trained": history.deviation(played.stream, played.trained.mean),
+            "running": history.deviation(played.stream, played.running.mean),
+        },
+        "drift": history.drift(core, data, fitted, plan, number),
+        "small_model": small_model.measure(data, asked, fitted.of_prompt, plan, tell),
     }
-    deviation = {name: _mean(found) for name, found in deviations.items()}
-    drift = _mean(drifts)
-    times = timing.measure(core, model, data, plan)
-    tokens = prompt_tokens.measure(core, data, plan.seeds[0])
+    if number == plan.seeds[0]:
+        part["timing"] = timing.measure(core, fitted.models[0], data, plan)
+        part["prompt_tokens"] = prompt_tokens.measure(core, data, number)
+    return part
+
+
+def together(data: Recorded, plan: Plan, parts: list[dict[str, Any]], console: Console) -> Result:
+    """The result of all seeds; the parts are those of `plan.seeds`, in order."""
+    splits = {name: _average([part["splits"][name] for part in parts]) for name in parts[0]["splits"]}
+    deviation = {name: _mean([part["deviation"][name] for part in parts]) for name in parts[0]["deviation"]}
+    drift = _mean([part["drift"] for part in parts])
+    times, tokens = parts[0]["timing"], parts[0]["prompt_tokens"]
     ceilings = figures.ceilings(data)
     cases: list[Any] = []
-    for split, found in by_split.items():
+    for split, found in splits.items():
         _show(f"{split}, {len(plan.seeds)} seeds", found, console)
         for method, by_source in found.items():
             cases += bars.rows(method, split, by_source)
@@ -92,15 +105,15 @@ def run(
         if ceiling is not None:
             case["tau_ceiling"] = ceiling
     checked = bars.bars(
-        prompts=by_split["prompts held out"],
-        history=by_split["with history"],
+        prompts=splits["prompts held out"],
+        history=splits["with history"],
         deviation=deviation["trained"],
         drift=drift,
         timing=times,
         tokens=tokens,
     )
     overall = {
-        **by_split["with history"][bars.OURS][figures.OVERALL],
+        **splits["with history"][bars.OURS][figures.OVERALL],
         **{name: times["2 KB"][name] for name in ("eval_us_p50", "eval_us_p99")},
         "tau_ceiling": ceilings,
         "seeds": list(plan.seeds),
@@ -108,6 +121,7 @@ def run(
         "drift": drift,
         "timing": times,
         "prompt_tokens": tokens,
+        "small_model": _mean([part["small_model"] for part in parts]),
         "sources": recorded.SOURCES,
     }
     return overall, cases, checked
@@ -126,7 +140,9 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     plan = QUICK if quick else FULL
-    overall, cases, checked = run(Core(), data, plan, console)
+    core = Core()
+    parts = [seed(core, data, plan, number, console.print) for number in plan.seeds]
+    overall, cases, checked = together(data, plan, parts, console)
     report.show_bars(checked, console)
     path = report.write(
         "predictor", quick=quick, seed=plan.seeds[0], overall=overall, cases=cases, bars=checked

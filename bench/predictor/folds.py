@@ -27,10 +27,12 @@ class Plan:
     """Outputs of the largest source that are judged."""
     minutes: int
     """Length of the streams with history, at 60 requests a minute."""
+    encoded: int
+    """Prompts that the small model is asked of."""
 
 
-FULL: Final = Plan(seeds=(1, 2, 3), of_a_prompt=12, judged=24_000, minutes=95)
-QUICK: Final = Plan(seeds=(1,), of_a_prompt=3, judged=6_000, minutes=40)
+FULL: Final = Plan(seeds=(1, 2, 3), of_a_prompt=12, judged=24_000, minutes=95, encoded=6_772)
+QUICK: Final = Plan(seeds=(1,), of_a_prompt=3, judged=6_000, minutes=40, encoded=800)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ prompts."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -35,8 +35,17 @@ def _constants(names: np.ndarray[Any, np.dtype[np.str_]], output: Floats, known:
     return np.array([of_name.get(name, overall) for name in names[asked]])
 
 
-def prompts(core: Core, recorded: Recorded, folds: Folds, plan: Plan, seed: int) -> Found:
-    """Every prompt predicted by a model that has not seen it; by method, then source.
+@dataclass(frozen=True)
+class Asked:
+    """Rows that were judged with their prompts held out, and what was said of each, in tokens."""
+
+    prompt: Rows
+    output: Floats
+    median: Floats
+
+
+def prompts(core: Core, recorded: Recorded, folds: Folds, plan: Plan, seed: int) -> tuple[Found, Asked]:
+    """Every prompt predicted by a model that has not seen it; by method, then source. And what was said.
 
     Per fold a worker that has seen the outputs of the other folds, as it would after some hours, meets the
     prompts of this one. "Model" is the report that an output is from, for all methods."""
@@ -84,7 +93,7 @@ def prompts(core: Core, recorded: Recorded, folds: Folds, plan: Plan, seed: int)
             known=np.concatenate((train, len(train_rows.output) + known)),
         )
     of: dict[str, Any] = {"source": rows.source, "output": rows.output, "reference": said["reference"]}
-    return {
+    found = {
         "tokenweir": figures.by_source(
             Judged(**of, median=said["median"], q90=said["q90"], constant=said["constant"])
         ),
@@ -97,6 +106,7 @@ def prompts(core: Core, recorded: Recorded, folds: Folds, plan: Plan, seed: int)
         "three rules": figures.by_source(Judged(**of, median=said["rules"])),
         "TF-IDF + boosting, offline": figures.by_source(Judged(**of, median=said["offline"])),
     }
+    return found, Asked(rows.prompt, rows.output, said["median"])
 
 
 def sources(core: Core, recorded: Recorded, plan: Plan, seed: int, tell: Callable[[str], None]) -> Found:

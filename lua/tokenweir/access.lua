@@ -17,6 +17,7 @@ local record = require "tokenweir.record"
 local region = require "tokenweir.region"
 local request = require "tokenweir.core.request"
 local request_id = require "tokenweir.request_id"
+local second_opinion = require "tokenweir.second_opinion"
 local sessions = require "tokenweir.sessions"
 local state = require "tokenweir.state"
 local variant = require "tokenweir.variant"
@@ -166,6 +167,9 @@ function _M.run()
   now = now_ms()
   known = choose(r, state.current(now), now)
   r.wait_ms = now_ms() - now
+  if settings.predictor.small_model and r.session and not sessions.known(r, settings, now) then
+    second_opinion.ask(r, settings)
+  end
   sessions.served(r, settings, now)
   if r.parsed.kind then
     body.rewrite(r, r.upstream, r.kind ~= "other")

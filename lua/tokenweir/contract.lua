@@ -878,6 +878,10 @@ _M.shapes = {
             ["type"] = "boolean",
             ["default"] = true,
           },
+          ["small_model"] = {
+            ["type"] = "boolean",
+            ["default"] = false,
+          },
         },
       },
     },

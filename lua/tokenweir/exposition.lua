@@ -35,6 +35,10 @@ local COUNTERS = {
   predicted_output_tokens = { "Predicted means of outputs that were then measured, tokens.", "model" },
   measured_output_tokens = { "The same outputs as measured, tokens.", "model" },
   prediction_error_tokens = { "Sum of the absolute differences of the two.", "model" },
+  small_model = { "Questions to the small model, by what came of them.", "result" },
+  small_model_error_tokens = {
+    "Errors of the medians of answers that the small model was asked of, before and with its corrections.", "median",
+  },
   predictor_fallbacks = {
     "How often a model's running figures took over from the predictor, and back.", "model", "what",
   },

@@ -171,6 +171,13 @@ function _M.progress(r, tokens)
   end
 end
 
+--- The prediction of the request has changed.
+function _M.refine(r)
+  if r.reserved then
+    load.refine(region.own().load[r.place], r)
+  end
+end
+
 local function forget_unseen(r)
   local at = r.unseen_at
   if at then

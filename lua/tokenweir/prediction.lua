@@ -10,6 +10,7 @@ local identity = require "tokenweir.core.identity"
 local metrics = require "tokenweir.metrics"
 local prompt_tokens = require "tokenweir.core.prompt_tokens"
 local running = require "tokenweir.core.running"
+local small_model = require "tokenweir.small_model"
 local state = require "tokenweir.state"
 local words = require "tokenweir.core.words"
 
@@ -167,6 +168,11 @@ state.on_change(function(name, known)
   end
 end)
 
+--- Moves the prediction of a request by what was found out since; see `estimator.refine`.
+function _M.refine(r, by)
+  return r.fitted and estimator.refine(own, r.fitted, r, by)
+end
+
 local function ending_of(r, outcome)
   if outcome == "ok" then
     local told = r.sse or r.usage
@@ -212,6 +218,9 @@ function _M.learn(r, outcome, output, told, now)
   end
   if estimator.learn(own, r.fitted, r, output / r.n, ending, now) then
     tell_fallback(r)
+  end
+  if r.small_number and ending == "stop" then
+    small_model.learn(r, output / r.n)
   end
 end
 

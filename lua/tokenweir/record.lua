@@ -8,6 +8,7 @@
 --   prediction  prompt, mean, median, q90, sd, class, n, max_tokens, prompt_bytes, stream, tokens_per_event,
 --               source (which predictor), vector and hashed (its features, if they are recorded), and what it learns by
 --   pick        backend (id), target (`targets.lua`), upstream, alternates, policy, shadow, probe, draw, fallback
+--   second_opinion small_asked, small_number (of its answer), small_median, small_correction
 --   waiting     waiter (while it waits, see `core/queue`), semaphore
 --   ledger      see `core/load.lua` and `ledger.lua`
 --   balancer    tries, tried, tried_count, refused (429 or 503 of the last backend), noted (passive health has it),
@@ -32,7 +33,7 @@ local by_number, next_number = {}, 0
 local function new()
   return fixed_table.new(MEMBERS, {
     parsed = request.new(), tried = {}, tried_count = 0, sse_state = sse.new(), usage_state = usage.new(), limits = {},
-    stream = false, n = 1, prompt = 0, tries = 0,
+    use = 0, stream = false, n = 1, prompt = 0, tries = 0,
   })
 end
 
@@ -47,7 +48,7 @@ function _M.take(now)
   else
     r = new()
   end
-  r.taken, r.arrived = true, now
+  r.taken, r.arrived, r.use = true, now, r.use + 1
   return r
 end
 
@@ -67,7 +68,7 @@ function _M.give(r)
   r.stream, r.n, r.prompt, r.prompt_bytes, r.max_tokens = false, 1, 0, 0, nil
   r.mean, r.median, r.q90, r.sd, r.class, r.source = nil, nil, nil, nil, nil, nil
   r.raw_prompt, r.fitted, r.stats, r.prior, r.log_median, r.vector, r.hashed = nil, nil, nil, nil, nil, nil, nil
-  r.learned = nil
+  r.learned, r.small_asked, r.small_number = nil, nil, nil
   r.backend, r.place, r.target, r.upstream, r.alternates, r.policy, r.shadow = nil, nil, nil, nil, nil, nil, nil
   r.wait_ms, r.probe, r.reserved, r.tokens_per_event = nil, nil, nil, nil
   r.precision, r.burst, r.session, r.session_set, r.continues = nil, nil, nil, nil, nil

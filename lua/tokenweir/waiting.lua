@@ -14,6 +14,7 @@ local max_wait = require "tokenweir.max_wait"
 local queue_lines = require "tokenweir.queue_lines"
 local queues = require "tokenweir.queues"
 local region = require "tokenweir.region"
+local second_opinion = require "tokenweir.second_opinion"
 local semaphore = require "ngx.semaphore"
 local state = require "tokenweir.state"
 local turned_away = require "tokenweir.turned_away"
@@ -174,6 +175,9 @@ function _M.wait(r, known, now, reason)
     return give_up(w, r, "queue_full", now)
   end
   look(now)
+  if not w.granted then
+    second_opinion.ask(r, known.settings)
+  end
   if not w.granted and hopeless(w, r, known, now, until_ms) then
     return give_up(w, r, r.deadline and r.deadline < now + allowed and "deadline" or "max_wait", now)
   end

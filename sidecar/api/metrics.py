@@ -130,6 +130,7 @@ class PlaneCollector(PrometheusCollector):
         yield _counter("trainings", "trainings that ended", retraining.runs)
         yield _counter("trainings_failed", "of these, without a new model", retraining.failures)
         yield _gauge("training", "1 while a training runs", float(retraining.running))
+        yield _gauge("small_model", "1 while the small model runs", float(self._plane.small_model.running))
 
     def _backends(self) -> Iterator[Metric]:
         plane = self._plane

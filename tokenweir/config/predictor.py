@@ -31,6 +31,13 @@ class PredictorConfig(Section):
     keep: Annotated[ByteSize, Field(ge=1024**2, description="most that recorded requests take on disk")] = (
         256 * 1024**2
     )
+    small_model: Annotated[
+        bool,
+        Field(
+            description="ask a small sentence encoder beside the sidecar too, of requests that wait and of "
+            "the first of a session; their last messages go to that process of this host"
+        ),
+    ] = False
     retrain: Annotated[
         Duration | None,
         Field(

@@ -103,6 +103,9 @@ class PredictorSettings(Record):
             description="record hashed words of the last message too; they are pseudonymous, not anonymous"
         ),
     ] = True
+    small_model: Annotated[
+        bool, Field(description="ask the small model of the host too, where there is time")
+    ] = False
 
 
 class Settings(Document):

@@ -64,6 +64,11 @@ class Paths:
         return self.prefix / "keys" / "backend-keys.json"
 
     @property
+    def small_model_socket(self) -> Path:
+        """Where the small model answers the workers; its folder is closed to everyone else."""
+        return self.backend_keys.parent / "small-model.sock"
+
+    @property
     def ca_bundle(self) -> Path:
         """The authorities that nginx believes for its upstreams."""
         return self.prefix / "ca.pem"

@@ -171,11 +171,9 @@ local function by_running_figures(of_model, request, out)
     out)
 end
 
-local function by_model(model, of_model, request, base)
-  evaluate(model, x, list, words.text.index, words.text.count, said)
-  local lower, upper = said.lower, said.upper
-  local median = max(0, min(base + said.median, MOST_LOG))
-  request.log_median, request.log_lower, request.log_upper = median, lower, upper
+-- What is served of the model's median and widths.
+local function serve(model, of_model, request)
+  local median, lower, upper = request.log_median, request.log_lower, request.log_upper
   local limit = request.max_tokens
   local mean, sd = moments(model.shape, median, lower, upper, limit)
   request.raw_mean = mean * model.mean_factor
@@ -197,10 +195,18 @@ local function by_model(model, of_model, request, base)
   request.source = model.version
 end
 
+local function by_model(model, of_model, request, base)
+  evaluate(model, x, list, words.text.index, words.text.count, said)
+  request.log_median = max(0, min(base + said.median, MOST_LOG))
+  request.log_lower, request.log_upper = said.lower, said.upper
+  serve(model, of_model, request)
+end
+
 -- What the request orders and the engine obeys needs no prediction.
 local function obey(request)
   local limit = request.max_tokens
   local least = exp(x.min_tokens) - 1
+  request.bound = true
   if limit and (x.ignore_eos > 0 or least > limit) then
     least = limit
   end
@@ -225,7 +231,7 @@ function _M.predict(state, model, request)
   local of_model = model_state(state, request.model)
   set_prior(of_model, model, request.model, request.stats)
   local base = read_past(state, of_model, request)
-  request.ordered = false
+  request.ordered, request.bound = false, false
   if not model then
     request.log_median = nil
   else
@@ -238,6 +244,18 @@ function _M.predict(state, model, request)
   if x.min_tokens > 0 or x.ignore_eos > 0 then
     obey(request)
   end
+end
+
+--- Moves a prediction by what was found out since.
+-- @param by what is added to the median of ln(1 + tokens)
+-- @treturn boolean whether it was moved: running figures, and what the request orders, are not
+function _M.refine(state, model, request, by)
+  if not request.log_median or request.source ~= model.version or request.bound then
+    return false
+  end
+  request.log_median = max(0, min(request.log_median + by, MOST_LOG))
+  serve(model, model_state(state, request.model), request)
+  return true
 end
 
 local function follow_quantiles(row, above_median, above_q90)

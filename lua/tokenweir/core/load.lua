@@ -145,6 +145,27 @@ function _M.progress(row, r, tokens_so_far)
   r.tokens, r.held, r.remaining, r.bucket = tokens, held, remaining, b
 end
 
+--- The prediction of a request has changed: what it is expected to produce is measured anew. What it holds stays.
+-- @param r read besides: what `demand.measure` reads
+function _M.refine(row, r)
+  if not r.reserved then
+    return
+  end
+  local n, held, old, remaining, variance = r.n, r.held, r.bucket, r.remaining, r.variance
+  measure(r, r)
+  local each = remaining_after(r, floor(r.tokens / n))
+  local b = bucket_of(each)
+  row.bucket_n[b] = row.bucket_n[b] + n
+  row.bucket_held[b] = row.bucket_held[b] + held
+  row.bucket_variance[b] = row.bucket_variance[b] + r.variance
+  row.bucket_n[old] = row.bucket_n[old] - n
+  row.bucket_held[old] = row.bucket_held[old] - held
+  row.bucket_variance[old] = row.bucket_variance[old] - variance
+  row.remaining = row.remaining + (n * each - remaining)
+  row.variance = row.variance + (r.variance - variance)
+  r.remaining, r.bucket = n * each, b
+end
+
 --- Takes off exactly what the request added. Does nothing for one that is not reserved.
 -- @return boolean whether something was taken off
 function _M.release(row, r)

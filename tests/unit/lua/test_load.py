@@ -236,3 +236,33 @@ def test_sums_return_to_exactly_zero_after_any_interleaving(
         LOAD.release(row, r)
     assert is_zero(row)
     del rows
+
+
+@settings(max_examples=60)
+@given(
+    first=st.floats(1, 5000),
+    second=st.floats(1, 5000),
+    tokens=st.integers(0, 3000),
+    choices=st.integers(1, 4),
+    streams=st.booleans(),
+)
+def test_a_refined_request_counts_as_predicted_now_and_leaves_nothing_behind(
+    first: float, second: float, tokens: int, choices: int, streams: bool
+) -> None:
+    rows = LOAD.new(2)
+    request, other = (request_of(RUNTIME, mean=mean, n=choices, sd=mean) for mean in (first, second))
+    for row, one in ((rows[0], request), (rows[1], other)):
+        LOAD.reserve(row, one)
+        if streams:
+            LOAD.first_token(row, one)
+        LOAD.progress(row, one, tokens)
+    request[b"mean"] = request[b"sd"] = second
+    LOAD.refine(rows[0], request)
+    assert figures(rows[0]) == figures(rows[1])
+    LOAD.release(rows[0], request)
+    assert is_zero(rows[0])
+
+
+def test_a_request_that_is_not_reserved_is_not_refined(lua: Any, load: Any, row: Any) -> None:
+    load.refine(row, request_of(lua))
+    assert is_zero(row)
