@@ -21,9 +21,9 @@ local _M = { names = features.NAMES, past = features.PAST, version = features.VE
 local x, list = estimator.x, features.array(estimator.x)
 
 --- Reads bodies. Returns the vectors (float32), the number of each one's words (int32), the words (uint16), and per
--- body its system prompt's number, estimated prompt tokens and prompt bytes (float64); or nil, a message.
+-- body its system prompt's number, estimated prompt tokens, prompt bytes and last message's number (float64); or nil, a message.
 function _M.read(kinds, bodies, n)
-  local vectors, counts, meta = new("float[?]", n * COUNT), new("int32_t[?]", n), new("double[?]", 3 * n)
+  local vectors, counts, meta = new("float[?]", n * COUNT), new("int32_t[?]", n), new("double[?]", 4 * n)
   local lists, out = {}, {}
   for k = 0, n - 1 do
     local ok, code, message = request.parse(kinds[k + 1], bodies[k + 1], out)
@@ -35,9 +35,10 @@ function _M.read(kinds, bodies, n)
     copy(vectors + k * COUNT, x, BYTES)
     counts[k] = words.text.count
     lists[k + 1] = text_of(words.text.index, 2 * words.text.count)
-    meta[3 * k], meta[3 * k + 1], meta[3 * k + 2] = out.system_id, out.estimated_tokens, out.prompt_bytes
+    local at = 4 * k
+    meta[at], meta[at + 1], meta[at + 2], meta[at + 3] = out.system_id, out.estimated_tokens, out.prompt_bytes, out.prompt_id
   end
-  return text_of(vectors, n * BYTES), text_of(counts, 4 * n), table.concat(lists), text_of(meta, 24 * n)
+  return text_of(vectors, n * BYTES), text_of(counts, 4 * n), table.concat(lists), text_of(meta, 32 * n)
 end
 
 --- Opens an exported model whose payload was decoded by the caller, or the envelope with a decoder.
@@ -97,7 +98,7 @@ function _M.replay(state, models, names, stream)
       copy(x, vectors + at * COUNT, BYTES)
       load_words(index, starts[at], counts[at])
       r.model, r.threshold, r.prior, r.stats = names[name_of[k] + 1], threshold, nil, nil
-      r.key_id, r.system_id, r.session_id = ids[3 * k], ids[3 * k + 1], ids[3 * k + 2]
+      r.key_id, r.system_id, r.session_id, r.prompt_id = ids[4 * k], ids[4 * k + 1], ids[4 * k + 2], ids[4 * k + 3]
       r.max_tokens = limit[k] >= 0 and limit[k] or nil
       estimator.predict(state, models[model_of[k] + 1], r)
       local f = figures + FIGURES * k

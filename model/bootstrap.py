@@ -27,7 +27,8 @@ MOST_OF_A_PROMPT: Final = 12
 """Outputs of one prompt: those of 133 models are much alike, and would outweigh the other sources."""
 SEEN_TWICE: Final = 2
 """Prompts that a word must stand in to be kept; training weighs no other (`training.LEAST_FREQUENCY`)."""
-STREAMS: Final = ("chats_", "prompts_")
+CHATS: Final = "chats_"
+STREAMS: Final = (CHATS, "prompts_")
 
 
 class StaleBootstrapError(ValueError):
@@ -131,20 +132,21 @@ def load(core: Core) -> Dataset:
         vectors[:, core.past : -1] = content.T
         prompt = found["prompt"].astype(np.int64)
         of_prompt = Words(words["index"], words["count"].astype(np.int32))
-        requests = Requests(vectors, of_prompt.take(prompt), *(np.zeros(len(vectors)) for _ in range(3)))
+        requests = Requests(vectors, of_prompt.take(prompt), *(np.zeros(len(vectors)) for _ in range(4)))
         parts = []
         for name in STREAMS:
-            stream = _unpack(streams_of, name)
+            stream = _unpack(streams_of, name, prompt)
             past = core.replay(core.new_state(), [], requests, stream).past
             parts.append(of_stream(requests, stream, past, prompt[stream.request]))
     return concatenate(parts)
 
 
-def _unpack(found: Any, name: str) -> Stream:
+def _unpack(found: Any, name: str, prompt: np.ndarray[Any, Any]) -> Stream:
     def column(field: str) -> Any:
         return found[f"{name}{field}"]
 
     n = len(column("output"))
+    message = 1.0 + prompt[column("request")] if name == CHATS else np.zeros(n)
     return Stream(
         names=json.loads(column("names").tobytes()),
         request=column("request").astype(np.int64),
@@ -153,6 +155,7 @@ def _unpack(found: Any, name: str) -> Stream:
         key=column("key").astype(np.float64),
         system=column("system").astype(np.float64),
         session=column("session").astype(np.float64),
+        message=message,
         limit=column("limit").astype(np.float64),
         output=column("output").astype(np.float64),
         ending=column("ending"),

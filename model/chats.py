@@ -167,7 +167,7 @@ def stream(
 ) -> tuple[Requests, Stream]:
     """The recorded outputs as a stream of chats, in an order drawn by the seed.
 
-    `known`: see `application`; `histories` False: no keys, no system prompts, no sessions, single prompts;
+    `known`: see `application`; `histories` False: no keys, no system prompts, no sessions, no message twice;
     `fit`: the exported model of each output (none by default)."""
     n = len(recorded.output)
     rng = np.random.default_rng(seed)
@@ -212,6 +212,7 @@ def stream(
         key=key,
         system=requests.system,
         session=session,
+        message=requests.message if histories else np.zeros(n),
         limit=limit,
         output=output,
         ending=(output < recorded.output).astype(np.uint8),

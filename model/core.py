@@ -45,13 +45,15 @@ class Words:
 @dataclass(frozen=True, slots=True)
 class Requests:
     """What the features say of requests: vectors (n, features) of float32, words, and per request the number
-    of its system prompt (0: none), its estimated prompt tokens and its prompt's bytes."""
+    of its system prompt (0: none), its estimated prompt tokens, its prompt's bytes and the number of its last
+    message."""
 
     vectors: Vectors
     words: Words
     system: Floats
     tokens: Floats
     bytes: Floats
+    message: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +61,9 @@ class Stream:
     """Requests in time. All arrays have one entry per request.
 
     `request` is the row of its vector and words, `model` the public model (index into `names`), `fit` the
-    index of the exported model that predicts it (-1: none), `key`, `system`, `session` identities (0: none),
-    `limit` its max_tokens (below 0: none), `output` what one sequence produced, `ending` a code of `ENDINGS`,
-    `arrival` and `finish` times in any unit.
+    index of the exported model that predicts it (-1: none), `key`, `system`, `session`, `message` identities
+    (0: none), `limit` its max_tokens (below 0: none), `output` what one sequence produced, `ending` a code of
+    `ENDINGS`, `arrival` and `finish` times in any unit.
     """
 
     names: Sequence[str]
@@ -71,6 +73,7 @@ class Stream:
     key: Floats
     system: Floats
     session: Floats
+    message: Floats
     limit: Floats
     output: Floats
     ending: npt.NDArray[np.uint8]
@@ -131,13 +134,14 @@ class Core:
         if done[0] is None:
             raise ValueError(done[1].decode())
         vectors, counts, index, meta = done
-        figures = np.frombuffer(meta, np.float64).reshape(n, 3)
+        figures = np.frombuffer(meta, np.float64).reshape(n, 4)
         return Requests(
             np.frombuffer(vectors, np.float32).reshape(n, len(self.names)).copy(),
             Words(np.frombuffer(index, np.uint16).copy(), np.frombuffer(counts, np.int32).copy()),
             figures[:, 0].copy(),
             figures[:, 1].copy(),
             figures[:, 2].copy(),
+            figures[:, 3].copy(),
         )
 
     def build(self, payload: dict[str, Any]) -> Any:
@@ -191,7 +195,9 @@ class Core:
             b"model_of": stream.fit.astype(np.int32).tobytes(),
             b"name_of": stream.model.astype(np.int32).tobytes(),
             b"ending": stream.ending.astype(np.uint8).tobytes(),
-            b"ids": np.column_stack((stream.key, stream.system, stream.session)).astype(np.float64).tobytes(),
+            b"ids": np.column_stack((stream.key, stream.system, stream.session, stream.message))
+            .astype(np.float64)
+            .tobytes(),
             b"limit": stream.limit.astype(np.float64).tobytes(),
             b"output": stream.output.astype(np.float64).tobytes(),
             b"events": _events(stream).tobytes(),

@@ -235,6 +235,7 @@ def _raw(rows: list[dict[str, Any]], core: Core, path: Path) -> Found:
         key=np.array([_identity(core, row.get("key")) for _, row, _ in kept]),
         system=requests.system,
         session=np.array([_identity(core, row.get("session")) for _, row, _ in kept]),
+        message=requests.message,
         limit=limit,
         output=np.array([float(row["output"]) for _, row, _ in kept]),
         ending=np.array([_ending(row.get("finish")) for _, row, _ in kept], np.uint8),

@@ -38,7 +38,7 @@ function _M.one(model, body)
   assert(request.parse("chat", body, parsed))
   local second = microseconds()
   features.read(parsed, estimator.x)
-  asked.system_id, asked.max_tokens = parsed.system_id, parsed.max_tokens
+  asked.system_id, asked.prompt_id, asked.max_tokens = parsed.system_id, parsed.prompt_id, parsed.max_tokens
   estimator.predict(state, model, asked)
   local third = microseconds()
   estimator.learn(state, model, asked, 50 + count % 400, "stop", count)

@@ -60,7 +60,7 @@ local function plain(out)
     features.read(out, x)
     result.vector = ffi.string(x, VECTOR_BYTES)
     result.hashed = ffi.string(words.text.index, 2 * words.text.count)
-    result.estimated_tokens, result.system_id = out.estimated_tokens, out.system_id
+    result.estimated_tokens, result.system_id, result.prompt_id = out.estimated_tokens, out.system_id, out.prompt_id
   end
   return result
 end

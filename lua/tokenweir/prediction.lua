@@ -78,7 +78,7 @@ local function adopt_features(parsed)
   copy(x, found.vector, VECTOR_BYTES)
   words.text.count = #found.hashed / 2
   copy(words.text.index, found.hashed, #found.hashed)
-  parsed.estimated_tokens, parsed.system_id = found.estimated_tokens, found.system_id
+  parsed.estimated_tokens, parsed.system_id, parsed.prompt_id = found.estimated_tokens, found.system_id, found.prompt_id
 end
 
 local function key_id(key)
@@ -126,10 +126,12 @@ local function understand(r, known, parsed)
     features.read(parsed, x)
   else
     features.glance(parsed, x)
+    parsed.prompt_id = 0
   end
   r.raw_prompt, r.media = prompt_tokens.raw(parsed.estimated_tokens, parsed.messages), parsed.media
   r.prompt = prompt_tokens.estimate(tokenizer_of(r.model), r.raw_prompt, parsed.media)
   r.key_id, r.system_id, r.session_id = key_id(r.key), parsed.system_id, session_id(r)
+  r.prompt_id = parsed.prompt_id
   r.stats, r.prior = known.stats and known.stats.models[r.model], prior_of(known.settings, r.model)
   r.fitted = fitted
   estimator.predict(own, fitted, r)

@@ -25,8 +25,8 @@ local beyond, moments = distribution.beyond, distribution.moments
 local evaluate, follow = predictor.evaluate, conformal.follow
 local add, compare, find, shrunk, touch = history.add, history.compare, history.find, history.shrunk, history.touch
 
---- Completions that count (1/e): per model, key or system prompt, session.
-local MODEL_WINDOW, KEY_WINDOW, SESSION_WINDOW = 200, 100, 5
+--- Completions that count (1/e): per model, key or system prompt, session, message.
+local MODEL_WINDOW, KEY_WINDOW, SESSION_WINDOW, PROMPT_WINDOW = 200, 100, 5, 20
 --- Completions as which the parent's figures count.
 local MODEL_STRENGTH, KEY_STRENGTH, SYSTEM_STRENGTH, SESSION_STRENGTH = 10, 6, 6, 12
 --- Typical outputs as which a factor of 1 counts, in the correction of the mean.
@@ -52,7 +52,8 @@ local said = { median = 0, lower = 0, upper = 0 }
 local reference = { mean = 0, sd = 0, median = 0, q90 = 0, class = "" }
 local figures = { count = 0, mean = 0, median = 0, spread = 0 }
 
---- @tparam number sets of the histories of keys; those of system prompts are twice, of sessions four times as many
+--- @tparam number sets of the histories of keys; those of system prompts are twice, of sessions and messages four
+--   times as many
 -- @treturn table a worker's state
 function _M.new(sets)
   return {
@@ -62,6 +63,8 @@ function _M.new(sets)
     keys = history.new(sets, KEY_WINDOW),
     systems = history.new(2 * sets, KEY_WINDOW),
     sessions = history.new(4 * sets, SESSION_WINDOW),
+    -- Of the same message, whatever the model: how far its outputs lay from their bases.
+    prompts = history.new(4 * sets, PROMPT_WINDOW),
   }
 end
 
@@ -140,6 +143,12 @@ local function read_past(state, of_model, request)
   else
     x.session_shift, x.session_count, x.session_last = 0, 0, 0
   end
+  local prompt = request.prompt_id ~= 0 and find(state.prompts, request.prompt_id) or nil
+  if prompt ~= nil then
+    x.prompt_shift, x.prompt_count = prompt.mean, log(1 + prompt.count)
+  else
+    x.prompt_shift, x.prompt_count = 0, 0
+  end
   x.base = base
   request.key_factor, request.median_shift, request.q90_shift = 1, row.median_shift, row.q90_shift
   if key ~= nil then
@@ -149,7 +158,8 @@ local function read_past(state, of_model, request)
     request.key_factor = (key.actual + ballast) / max(key.predicted + ballast, 1e-9)
   end
   -- As the vector holds it, in single precision: what is trained from a recorded vector must be what was served.
-  return x.base
+  request.base = x.base
+  return request.base
 end
 
 local function bounded(factor)
@@ -222,9 +232,9 @@ end
 --- Predicts the output of one sequence, min(length, max_tokens).
 -- @param state of `new`
 -- @param model of `predictor.open`, or nil
--- @param request table; read: `model` (public name), `key_id`, `system_id`, `session_id` (numbers of `identity.lua`, 0
---   for none), `max_tokens` or nil, `threshold` (tokens from which the class is "high"), `prior` (median of the
---   configuration, or nil), `stats` (the model's figures of `tw:stats`, or nil). The members of `x` that
+-- @param request table; read: `model` (public name), `key_id`, `system_id`, `session_id`, `prompt_id` (numbers of
+--   `identity.lua`, 0 for none), `max_tokens` or nil, `threshold` (tokens from which the class is "high"), `prior`
+--   (median of the configuration, or nil), `stats` (the model's figures of `tw:stats`, or nil). The members of `x` that
 --   `features.read` fills, and `words.text`, must be of this request. Written: `mean`, `median`, `q90`, `sd`, `class`,
 --   `source` (the model's version, or "running"), and what `learn` needs
 function _M.predict(state, model, request)
@@ -327,6 +337,9 @@ function _M.learn(state, model, request, output, ending, now)
   end
   if request.session_id ~= 0 then
     add(touch(state.sessions, request.session_id + id, now), SESSION_WINDOW, value)
+  end
+  if request.prompt_id ~= 0 then
+    add(touch(state.prompts, request.prompt_id, now), PROMPT_WINDOW, value - request.base)
   end
   return changed
 end

@@ -25,10 +25,11 @@ local span, last_bytes = turns.span, turns.last_bytes
 
 --- By what the past says (`estimator.lua`): `base` is the expected ln(1 + output) by running figures; `*_shift` how far
 -- those of the key, the system prompt and the session lie from the model's; `*_spread` standard deviations; `*_count`
--- how many completions speak, as logarithms; `session_last` the last output of the session against the base.
+-- how many completions speak, as logarithms; `session_last` the last output of the session against the base;
+-- `prompt_shift` how far outputs of the same last message lay from their bases, whoever asked.
 local PAST = {
   "base", "model_spread", "model_count", "key_shift", "key_spread", "key_count", "system_shift", "system_spread",
-  "system_count", "session_shift", "session_count", "session_last",
+  "system_count", "session_shift", "session_count", "session_last", "prompt_shift", "prompt_count",
 }
 --- By the request's form.
 local FORM = {
@@ -63,7 +64,7 @@ NAMES[#NAMES + 1] = "word_score"
 ffi.cdef("typedef struct { float " .. table.concat(NAMES, ", ") .. "; } tw_features;")
 
 --- Grows with every change of a feature's meaning; a model of another version is refused.
-local VERSION = 2
+local VERSION = 3
 
 local _M = { NAMES = NAMES, COUNT = #NAMES, PAST = #PAST, VERSION = VERSION }
 
@@ -183,9 +184,11 @@ function _M.glance(out, x)
 end
 
 --- Reads all that a request says of itself. The words' indices stay in `words.text` until the next call.
--- @param out, x as of `glance`; all members but those of the past and `word_score` are written
+-- @param out, x as of `glance`; it gets `prompt_id` too, the number of the last message of the user; all members but
+--   those of the past and `word_score` are written
 function _M.read(out, x)
   _M.glance(out, x)
+  out.prompt_id = id_of(out.p, span(out.tally.turns, USER, true, false))
   read_words(out.tally.turns, out.p)
   fill_text(x, words.text)
   fill_form(x, out)

@@ -17,7 +17,7 @@ def requests(core: Core, count: int = 1, **features: float) -> Requests:
     for name, value in features.items():
         vectors[:, core.names.index(name)] = value
     empty = Words(np.zeros(0, np.uint16), np.zeros(count, np.int32))
-    return Requests(vectors, empty, *(np.zeros(count) for _ in range(3)))
+    return Requests(vectors, empty, *(np.zeros(count) for _ in range(4)))
 
 
 def stream(output: Any, **given: Any) -> Stream:
@@ -31,6 +31,7 @@ def stream(output: Any, **given: Any) -> Stream:
         "key": np.zeros(n),
         "system": np.zeros(n),
         "session": np.zeros(n),
+        "message": np.zeros(n),
         "limit": np.full(n, -1.0),
         "ending": np.zeros(n, np.uint8),
     }
@@ -90,6 +91,15 @@ def test_what_a_key_a_system_prompt_or_a_session_got_before_tells(example: Examp
     assert np.median(said.median[n // 2 :][~short[n // 2 :]]) > 250
 
 
+def test_what_came_of_the_same_message_before_tells(example: Example) -> None:
+    n = 600
+    short = np.random.default_rng(3).random(n) < 0.5
+    output = np.where(short, 60, 200).astype(np.float64)
+    said = play(example, stream(output, message=np.where(short, 101.0, 202.0)))
+    late = np.arange(n) > n // 2
+    assert np.median(said.median[late & short]) < 0.8 * np.median(said.median[late & ~short])
+
+
 def test_keys_of_one_name_under_two_models_are_two(example: Example) -> None:
     n = 400
     first = np.arange(n) % 2 == 0
@@ -136,7 +146,7 @@ def test_where_the_model_is_worse_than_running_figures_those_are_served(example:
     # A feature that moves the model's predictions and tells nothing of these outputs.
     vectors = example.data.vectors[rng.integers(0, len(example.data), 1000)].copy()
     noise = Requests(
-        vectors, Words(np.zeros(0, np.uint16), np.zeros(1000, np.int32)), *(np.zeros(1000) for _ in range(3))
+        vectors, Words(np.zeros(0, np.uint16), np.zeros(1000, np.int32)), *(np.zeros(1000) for _ in range(4))
     )
     output = lengths(100, 1000, 8, spread=0.05)
     said = core.replay(core.new_state(), [example.model], noise, stream(output, request=np.arange(1000)))
@@ -178,7 +188,7 @@ def test_whatever_comes_out_predictions_are_finite(example: Example) -> None:
     core = example.core
     vectors = rng.normal(0, 50, (300, len(core.names))).astype(np.float32)
     wild = Requests(
-        vectors, Words(np.zeros(0, np.uint16), np.zeros(300, np.int32)), *(np.zeros(300) for _ in range(3))
+        vectors, Words(np.zeros(0, np.uint16), np.zeros(300, np.int32)), *(np.zeros(300) for _ in range(4))
     )
     output = rng.choice([0, 1, 1e6, 50], 300)
     ending = rng.integers(0, 3, 300)
