@@ -31,7 +31,7 @@ class Plan:
     """Prompts that the small model is asked of."""
 
 
-FULL: Final = Plan(seeds=(1, 2, 3), of_a_prompt=12, judged=16_000, minutes=95, encoded=3_000)
+FULL: Final = Plan(seeds=(1, 2, 3), of_a_prompt=24, judged=16_000, minutes=95, encoded=3_000)
 QUICK: Final = Plan(seeds=(1,), of_a_prompt=3, judged=6_000, minutes=40, encoded=800)
 
 
