@@ -42,7 +42,7 @@ class TooFewError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The shape of the model: some 150 trees in all, of which the median has most, fit the time of a request."""
+    """The shape of the model. Some 150 trees in all fit the time that a request has."""
 
     median_trees: int = 90
     lower_trees: int = 20

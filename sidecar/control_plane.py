@@ -24,6 +24,7 @@ from sidecar.exchange import Exchange
 from sidecar.identity import sidecar_id
 from sidecar.leader import Leader, NotLeaderError
 from sidecar.learning.deviation import FLEET, MINUTE_MS
+from sidecar.learning.recording import count
 from sidecar.learning.retraining import Retraining
 from sidecar.learning.small_model import SmallModel
 from sidecar.operations import Hands, Operations
@@ -303,7 +304,8 @@ class ControlPlane:
                     self.retraining.observe(now // MINUTE_MS - 1, fleet.deviation)
                 if self.leader.leading and settings.enabled:
                     in_service = await self.client.exists(names.PREDICTOR_CURRENT) > 0
-                    self.retraining.step(settings.retrain, in_service)
+                    recorded = await asyncio.to_thread(count, self.completions.recording.folder)
+                    self.retraining.step(settings.retrain, in_service, recorded)
             except (RedisError, OSError) as error:
                 self.redis.failed(error)
             except Exception:

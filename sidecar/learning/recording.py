@@ -126,11 +126,16 @@ def write(folder: Path, rows: list[dict[str, Any]], keep: int) -> None:
     """Write a file of rows, and remove the oldest files beyond `keep` bytes. Raises OSError."""
     arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path = folder / f"{wall_ms():015d}.parquet"
+    path = folder / f"{wall_ms():015d}-{len(rows)}.parquet"
     temporary = path.with_suffix(".partial")
     parquet.write_table(arrow.Table.from_pylist(rows), temporary, compression="zstd")
     temporary.replace(path)
     retain(folder, keep)
+
+
+def count(folder: Path) -> int:
+    """Rows in the files, by their names."""
+    return sum(int(path.stem.partition("-")[2] or 0) for path in folder.glob("*-*.parquet"))
 
 
 def retain(folder: Path, keep: int) -> None:

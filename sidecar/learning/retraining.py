@@ -24,6 +24,8 @@ log = structlog.get_logger(__name__)
 ROOT: Final = Path(__file__).resolve().parents[2]
 FIRST_MS: Final = 120_000
 """After the start, before a first training where no model is in service."""
+ENOUGH: Final = 2000
+"""Recorded completions from which is trained; `model/__main__.py` has the same number."""
 AGAIN_MS: Final = 3_600_000
 """At least so long between two trainings."""
 ASTRAY_MINUTES: Final = 15
@@ -70,10 +72,12 @@ class Retraining:
         """Whether predictions have been off for most of the last minutes."""
         return sum(off for _, off in self._minutes) >= ASTRAY_MINUTES
 
-    def due(self, every: int | None, in_service: bool) -> str | None:
+    def due(self, every: int | None, in_service: bool, recorded: int) -> str | None:
         """Why a training is due, or None. `every`: ms between two, None for never; `in_service`: whether
-        there is a model."""
-        if every is None or self.running:
+        there is a model; `recorded`: completions on disk. What the bundled set teaches is of other traffic:
+        on requests of a kind that is not in it, running figures are as good, so nothing is trained by itself
+        before there are completions enough."""
+        if every is None or self.running or recorded < ENOUGH:
             return None
         now = monotonic_ms()
         if self._trained_at is None:
@@ -86,9 +90,9 @@ class Retraining:
             return "schedule"
         return "deviation" if self.astray and since >= AGAIN_MS else None
 
-    def step(self, every: int | None, in_service: bool) -> None:
+    def step(self, every: int | None, in_service: bool, recorded: int) -> None:
         """Begin a training where one is due."""
-        reason = self.due(every, in_service)
+        reason = self.due(every, in_service, recorded)
         if reason is not None:
             self.begin(reason)
 

@@ -77,6 +77,7 @@ async def test_rows_are_written_as_training_reads_them(tmp_path):
         kept.add(record(time_ms=number))
     await kept.flush(10**9)
     (path,) = (tmp_path / recording.FOLDER).glob("*.parquet")
+    assert recording.count(tmp_path / recording.FOLDER) == 3
     rows = parquet.read_table(path).to_pylist()
     assert [row["time_ms"] for row in rows] == [0, 1, 2]
     assert rows[0]["vector"] == VECTOR

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from model.__main__ import ENOUGH as enough_for_the_trainer
 from sidecar.learning import retraining
-from sidecar.learning.retraining import AGAIN_MS, ASTRAY_MINUTES, FIRST_MS, Retraining
+from sidecar.learning.retraining import AGAIN_MS, ASTRAY_MINUTES, ENOUGH, FIRST_MS, Retraining
 
 DAY = 24 * 3_600_000
 
@@ -37,32 +38,39 @@ def installed(monkeypatch):
 
 def test_without_a_model_the_first_training_comes_soon_after_the_start(clock):
     training = Retraining(Path("x"))
-    assert training.due(DAY, in_service=False) is None
+    assert training.due(DAY, in_service=False, recorded=ENOUGH) is None
     clock.now += FIRST_MS
-    assert training.due(DAY, in_service=False) == "none in service"
-    assert training.due(DAY, in_service=True) is None
+    assert training.due(DAY, in_service=False, recorded=ENOUGH) == "none in service"
+    assert training.due(DAY, in_service=True, recorded=ENOUGH) is None
+
+
+def test_before_there_are_completions_enough_nothing_is_trained(clock):
+    training = Retraining(Path("x"))
+    clock.now += FIRST_MS
+    assert training.due(DAY, in_service=False, recorded=ENOUGH - 1) is None
+    assert enough_for_the_trainer == ENOUGH
 
 
 def test_then_it_comes_on_schedule(clock):
     training = Retraining(Path("x"))
     clock.now += DAY
-    assert training.due(DAY, in_service=True) == "schedule"
+    assert training.due(DAY, in_service=True, recorded=ENOUGH) == "schedule"
 
 
 def test_a_schedule_of_never_is_kept(clock):
     training = Retraining(Path("x"))
     clock.now += 100 * DAY
-    assert training.due(None, in_service=False) is None
+    assert training.due(None, in_service=False, recorded=ENOUGH) is None
 
 
 def test_predictions_that_stay_astray_call_for_one_before_its_time(clock):
     training = Retraining(Path("x"))
     clock.now += AGAIN_MS
     for minute in range(ASTRAY_MINUTES):
-        assert training.due(DAY, in_service=True) is None
+        assert training.due(DAY, in_service=True, recorded=ENOUGH) is None
         training.observe(minute, 0.5)
         training.observe(minute, 0.5)
-    assert training.due(DAY, in_service=True) == "deviation"
+    assert training.due(DAY, in_service=True, recorded=ENOUGH) == "deviation"
 
 
 def test_a_bad_minute_now_and_then_does_not(clock):
@@ -71,7 +79,7 @@ def test_a_bad_minute_now_and_then_does_not(clock):
     for minute in range(100):
         training.observe(minute, 0.5 if minute % 2 else 0.1)
         training.observe(minute, None)
-    assert training.due(DAY, in_service=True) is None
+    assert training.due(DAY, in_service=True, recorded=ENOUGH) is None
 
 
 def test_after_a_failure_it_waits_for_the_next_time(clock):
@@ -79,7 +87,7 @@ def test_after_a_failure_it_waits_for_the_next_time(clock):
     clock.now += FIRST_MS
     training._trained_at = clock.now
     clock.now += AGAIN_MS
-    assert training.due(DAY, in_service=False) is None
+    assert training.due(DAY, in_service=False, recorded=ENOUGH) is None
 
 
 async def test_it_runs_in_a_process_of_its_own_at_the_lowest_priority():
