@@ -36,7 +36,13 @@ def build(config: Config, folder: Path) -> Settings:
         ),
         health=config.health,
         headers=config.headers,
-        sessions=SessionSettings(by_user=config.sessions.by_user, memory_ms=config.sessions.memory),
+        sessions=SessionSettings(
+            by_user=config.sessions.by_user,
+            memory_ms=config.sessions.memory,
+            affinity=config.sessions.affinity,
+            prefixes=config.sessions.prefixes,
+            move_ms=config.sessions.move,
+        ),
         predictor=PredictorSettings(
             enabled=config.predictor.enabled,
             record=config.predictor.record,

@@ -1,4 +1,5 @@
 --- The access phase: who asks, for which model, where it goes. It leaves a reserved backend in `ngx.ctx`.
+local affinity = require "tokenweir.affinity"
 local auth = require "tokenweir.auth"
 local body = require "tokenweir.body"
 local breaker = require "tokenweir.breaker"
@@ -63,7 +64,7 @@ end
 -- The model that the request goes to: what it names, else the configured one, else the only one there is.
 local function resolve(r, known, key)
   local asked = r.parsed.model or r.form and r.form.model
-  local name = asked or models.default(known)
+  local name = asked or r.pin and affinity.model_of(known, r, key, auth.allows) or models.default(known)
   if not name then
     return errors.send(400, "model_required",
       "The request names no model, and none is configured for it (paths, default_model). "
@@ -100,6 +101,11 @@ local function choose(r, known, now)
     return known
   elseif reason == "full" then
     return waiting.wait(r, known, now, reason)
+  end
+  if r.pinned then
+    return errors.send(503, "response_unavailable",
+      "The backend that made the response which this request goes on from cannot be reached now, and the response is "
+      .. "nowhere else. Try again later.", nil, retry_at and retry_at > now and (retry_at - now) / 1000 or 2)
   end
   return errors.send(503, "no_capacity", "No backend of model '" .. errors.echo(r.model) .. "' can be reached now.",
     nil, retry_at and retry_at > now and (retry_at - now) / 1000 or 2)
@@ -149,6 +155,7 @@ function _M.run()
   end
   r.kind = kind and get_method() == "POST" and kind or "other"
   body.read(r)
+  affinity.read(r, settings)
   resolve(r, known, key)
   region.arrive(r.pool.place)
   sessions.identify(r, settings)

@@ -9,6 +9,7 @@ local features = require "tokenweir.core.features"
 local form = require "tokenweir.core.form"
 local mapped_file = require "tokenweir.mapped_file"
 local posix = require "tokenweir.posix"
+local prefix_blocks = require "tokenweir.core.prefix_blocks"
 local request = require "tokenweir.core.request"
 local splice = require "tokenweir.core.splice"
 local words = require "tokenweir.core.words"
@@ -57,6 +58,7 @@ local function plain(out)
     result.texts[name] = request.text(out, name, MAX_TEXT)
   end
   if READ[out.kind] then
+    result.blocks = prefix_blocks.dump(out.tally.blocks)
     features.read(out, x)
     result.vector = ffi.string(x, VECTOR_BYTES)
     result.hashed = ffi.string(words.text.index, 2 * words.text.count)
@@ -73,9 +75,9 @@ end
 -- @tparam string kind as for `request.parse`
 -- @treturn table `ok` true: the fields of `request.parse`, `digest`, `opening_digest`, `texts` (by name:
 --   `prompt_cache_key`, `user`, `previous_response_id`), of prompts that are predicted what `features.read` finds
---   (`vector` and `hashed`: its vector's and its words' bytes), and `object`, `members`, `names`, `firsts`, `lasts`,
---   `keys`, `numbers` as `splice`, `burst`, `request.span` want them; `ok` false: `code`, `message`,
---   `param`; the code `unreadable` is the gateway's own trouble, all others are the client's
+--   (`vector` and `hashed`: its vector's and its words' bytes), its beginnings (`blocks`), and `object`, `members`,
+--   `names`, `firsts`, `lasts`, `keys`, `numbers` as `splice`, `burst`, `request.span` want them; `ok` false: `code`,
+--   `message`, `param`; the code `unreadable` is the gateway's own trouble, all others are the client's
 function _M.inspect(path, kind)
   local file, trouble = mapped_file.open(path)
   if not file then

@@ -1,4 +1,5 @@
 --- The body filter: counts what streams past, without changing a byte of it, and ends a stream that broke off.
+local affinity = require "tokenweir.affinity"
 local clock = require "tokenweir.clock"
 local deadline = require "tokenweir.deadline"
 local errors = require "tokenweir.errors"
@@ -15,6 +16,7 @@ local arg = ngx.arg
 local now_ms = clock.ms
 local byte = passive_health.byte
 local first_token, progress = ledger.first_token, ledger.progress
+local made = affinity.made
 local feed_sse, feed_usage = sse.feed, usage.feed
 local finish_sse, finish_usage = sse.finish, usage.finish
 
@@ -46,6 +48,10 @@ local function count(r, chunk, now)
   feed_sse(stream, chunk)
   if stream.error then
     look_into_error(r, chunk)
+  end
+  if stream.id and not r.response then
+    r.response = stream.id
+    made(r, stream.id, now)
   end
   if stream.events == before then
     return

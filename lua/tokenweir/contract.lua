@@ -17,6 +17,7 @@ _M.keys = {
   ["changes"] = "tw:changes",
   ["control"] = "tw:control",
   ["known_sessions"] = "tw:sessions:known",
+  ["session_moves"] = "tw:session:moves",
   ["predictor_current"] = "tw:predictor:current",
   ["predictor_model"] = "tw:predictor:model:",
   ["predictor_seen"] = "tw:predictor:seen:",
@@ -29,6 +30,7 @@ _M.fields = {
   ["first"] = "first",
   ["hashes"] = "hashes",
   ["gateway"] = "gateway",
+  ["moves"] = "moves",
 }
 
 _M.precisions = {
@@ -61,6 +63,8 @@ _M.numbers = {
   ["buckets"] = 13,
   ["known_sessions_cap"] = 65536,
   ["known_sessions_batch_size"] = 1024,
+  ["session_moves_cap"] = 65536,
+  ["session_moves_batch_bytes"] = 65536,
   ["max_backends"] = 1024,
   ["max_models"] = 256,
   ["queue_window"] = 8,
@@ -388,6 +392,30 @@ _M.shapes = {
             ["min"] = 1,
             ["max"] = 100000,
             ["default"] = 50,
+          },
+          ["stay"] = {
+            ["type"] = "number",
+            ["min"] = 0,
+            ["max"] = 1,
+            ["default"] = 0.2,
+          },
+          ["move_load"] = {
+            ["type"] = "number",
+            ["max"] = 1,
+            ["above"] = 0,
+            ["default"] = 0.85,
+          },
+          ["return_load"] = {
+            ["type"] = "number",
+            ["max"] = 1,
+            ["above"] = 0,
+            ["default"] = 0.7,
+          },
+          ["return_ms"] = {
+            ["type"] = "integer",
+            ["min"] = 0,
+            ["max"] = 3600000,
+            ["default"] = 60000,
           },
         },
       },
@@ -853,6 +881,20 @@ _M.shapes = {
             ["min"] = 10000,
             ["max"] = 86400000,
             ["default"] = 3600000,
+          },
+          ["affinity"] = {
+            ["type"] = "boolean",
+            ["default"] = true,
+          },
+          ["prefixes"] = {
+            ["type"] = "boolean",
+            ["default"] = true,
+          },
+          ["move_ms"] = {
+            ["type"] = "integer",
+            ["min"] = 1000,
+            ["max"] = 86400000,
+            ["default"] = 600000,
           },
         },
       },

@@ -9,6 +9,7 @@ local policy = require "tokenweir.core.policy"
 local poller = require "tokenweir.poller"
 local queue_lines = require "tokenweir.queue_lines"
 local region = require "tokenweir.region"
+local session_table = require "tokenweir.core.session_table"
 local state = require "tokenweir.state"
 local targets = require "tokenweir.targets"
 
@@ -31,6 +32,11 @@ local COUNTERS = {
   sessions_announced = { "Sessions that this gateway told the others of." },
   queue_refusals = { "Requests that were refused before or while they waited, by reason.", "model", "reason" },
   early_hints = { "103 answers with the position in the queue.", "model" },
+  session_requests = { "Requests of sessions, by why they went where they went.", "model", "why" },
+  session_moves = { "Moves that this gateway told the others of, by what moved.", "what" },
+  session_moves_dropped = { "Batches of moves that were lost because Redis was away for too long." },
+  cached_prompt_tokens = { "Prompt tokens that engines said they had cached.", "model" },
+  cached_prompt_tokens_reckoned = { "Prompt tokens that they were reckoned to have.", "model" },
   quarantined = { "Requests refused because their prompt met two crashes of engines." },
   predicted_output_tokens = { "Predicted means of outputs that were then measured, tokens.", "model" },
   measured_output_tokens = { "The same outputs as measured, tokens.", "model" },
@@ -223,7 +229,7 @@ local function gauge(out, name, help, value, labels)
   line(out, name, labels or {}, value)
 end
 
-local function write_state(out, known)
+local function write_state(out, known, now)
   gauge(out, "tokenweir_snapshot_age_seconds", "Age of the snapshot; infinite if it was only read from disk.",
     known.snapshot_age_ms / 1000)
   gauge(out, "tokenweir_snapshot_stale", "1 while telemetry is not believed.", known.stale and 1 or 0)
@@ -239,6 +245,9 @@ local function write_state(out, known)
   gauge(out, "tokenweir_breaker_level", "Level of the breaker, 0 to 4.", known.level)
   gauge(out, "tokenweir_redis_up", "1 while Redis answers.", poller.up() and 1 or 0)
   gauge(out, "tokenweir_peers", "Other gateways alive.", poller.peers())
+  local remembered, moved = session_table.count(region.cache().sessions, now)
+  gauge(out, "tokenweir_sessions", "Sessions and responses that are remembered.", remembered)
+  gauge(out, "tokenweir_sessions_moved", "Those that live away from their place on the ring.", moved)
   local _, _, workers = region.live()
   gauge(out, "tokenweir_workers", "Workers whose reservations count, those that drain included.", workers)
 end
@@ -257,7 +266,7 @@ function _M.render()
   write_counters(out, counters)
   write_backends(out, known.fleet, now)
   write_queue(out, known.fleet, now)
-  write_state(out, known)
+  write_state(out, known, now)
   out[#out + 1] = ""
   return (concat(out, "\n"):gsub("\n\n+", "\n"))
 end

@@ -59,6 +59,9 @@ local function listen(r)
     r.usage = r.usage_state
     usage.reset(r.usage)
   end
+  if r.kind == "responses" then
+    (r.sse or r.usage).wants_id = true
+  end
 end
 
 -- nginx.conf makes headers of these variables, unless they are empty; the access log has them too.

@@ -1,4 +1,5 @@
 --- What a worker does when it starts and when it exits, and its timers.
+local affinity = require "tokenweir.affinity"
 local body = require "tokenweir.body"
 local clock = require "tokenweir.clock"
 local config = require "tokenweir.config"
@@ -43,6 +44,7 @@ function _M.housekeep(now)
   deadline.enforce(now)
   state.refresh(now)
   local known = state.current(now)
+  affinity.build(known)
   if is_due("sweep", now, SWEEP_MS) then
     local dead = region.sweep()
     if dead > 0 then
@@ -72,6 +74,7 @@ local function poll(premature)
   local now = now_ms()
   if is_due("watch", now, WATCH_MS) then
     passive_health.watch(state.current(now), now)
+    affinity.watch(state.current(now), now)
   end
 end
 

@@ -1,4 +1,5 @@
 --- The log phase: frees what a request held, whatever became of it, and records how it went.
+local affinity = require "tokenweir.affinity"
 local body = require "tokenweir.body"
 local clock = require "tokenweir.clock"
 local completion = require "tokenweir.completion"
@@ -99,6 +100,10 @@ local function served(r, status, now)
     limits.settle(r, r.header and (prompt or r.prompt) + (output or 0) or 0)
   end
   prediction.learn(r, outcome, output, prompt, now)
+  if r.usage and r.usage.id then
+    affinity.made(r, r.usage.id, now)
+  end
+  affinity.ended(r, outcome, prompt, output, cached, now)
   completion.write(r, variable("tw_id"), status, outcome, output, source, prompt, cached, now)
   write_variables(r, outcome, output, prompt)
 end

@@ -4,6 +4,7 @@
 -- there is none left, that of a name untouched for a minute of which nothing is in flight.
 local ffi = require "ffi"
 local bit = require "bit"
+local cache_memory = require "tokenweir.core.cache_memory"
 local clock = require "tokenweir.clock"
 local health = require "tokenweir.core.health"
 local region = require "tokenweir.region"
@@ -59,6 +60,7 @@ end
 
 local function clear_backend(index)
   health.clear(region.map().health[index])
+  cache_memory.lose(region.cache(), index)
 end
 
 local function clear_model(index)

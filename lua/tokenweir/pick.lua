@@ -1,5 +1,6 @@
 --- Picks a backend for a request: what is usable, what is in flight, what the policy says. One pick runs at a time in a
 -- worker and none yields, so the tables here are reused.
+local affinity = require "tokenweir.affinity"
 local contract = require "tokenweir.contract"
 local demand = require "tokenweir.core.demand"
 local eligible = require "tokenweir.core.eligible"
@@ -59,7 +60,7 @@ local function prepare_request(r)
   query.prompt = r.prompt
   query.tried, query.tried_count = r.tried, r.tried_count
   r.draw = r.draw or random()
-  query.draw = r.draw
+  query.draw, query.stay, query.pin = r.draw, r.stay, r.pinned
   if r.tried_count > 0 then
     query.credential_group, query.upstream = r.target.group, r.upstream
   else
@@ -93,6 +94,7 @@ local function attempt(known, r, now, served, role, precision)
     return nil, "full"
   end
   local view = ledger.view(known, candidates, count, now)
+  affinity.reckon(view, r, candidates, count)
   local index, reason = served.pick(view, r, candidates, count)
   r.policy = served.name
   if known.shadow and not r.shadow then
@@ -107,6 +109,7 @@ end
 -- @return index in the fleet; or nil and "full" (wait), "ejected" (and when one may be probed, ms), "tried" or "down"
 function _M.pick(known, r, now, apart)
   local served = prepare_query(known, now)
+  affinity.locate(known, r, now)
   prepare_request(r)
   query.apart = apart
   local pool, control = r.pool, control_of(known, r.pool)
@@ -175,7 +178,7 @@ end
 function _M.possible(known, now)
   prepare_query(known, now)
   query.prompt, query.tried_count, query.credential_group, query.upstream, query.apart = nil, 0, nil, nil, nil
-  query.role, query.precision, query.draw = nil, nil, nil
+  query.role, query.precision, query.draw, query.stay, query.pin = nil, nil, nil, nil, nil
   for _, pool in pairs(known.fleet.models) do
     if filter(known.fleet, pool, query, candidates) > 0 then
       return true
@@ -201,6 +204,7 @@ function _M.take(known, r, index, now)
   r.target, r.backend = target, target.id
   r.upstream, r.alternates = r.pool.upstream_of[index], r.pool.alternates[index]
   r.fallback = fleet.role[index] == "fallback"
+  affinity.served(known, r, index, now)
   ledger.reserve(r, fleet, index, now)
   if fleet.state[index] ~= "ready" then
     local said_at = known.stale and now - known.snapshot_age_ms or now - ALIVE_MS

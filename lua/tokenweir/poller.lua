@@ -10,6 +10,7 @@ local disk = require "tokenweir.disk"
 local documents = require "tokenweir.documents"
 local lease = require "tokenweir.lease"
 local metrics = require "tokenweir.metrics"
+local moves = require "tokenweir.moves"
 local peers = require "tokenweir.peers"
 local redis = require "tokenweir.redis"
 local sessions = require "tokenweir.sessions"
@@ -178,7 +179,8 @@ local function compose(known, now)
     predictor_at = #commands
   end
   local known_sessions = sessions.compose(commands, id, known.settings, now)
-  return commands, asked, { peers = peers_at, predictor = predictor_at }, known_sessions
+  local known_moves = moves.compose(commands, id, known.settings)
+  return commands, asked, { peers = peers_at, predictor = predictor_at }, known_sessions, known_moves
 end
 
 -- Fetches the model that the key names, when it names another one than the last time. One that was refused is not asked
@@ -269,10 +271,11 @@ local function poll(now)
   end
   polls = polls + 1
   local known = state.current(now)
-  local commands, asked, places, known_sessions = compose(known, now)
+  local commands, asked, places, known_sessions, known_moves = compose(known, now)
   local replies
   replies, err = connection:pipeline(commands)
   if not replies then
+    moves.failed(known_moves)
     return fail(err, now)
   end
   local ok
@@ -281,6 +284,8 @@ local function poll(now)
     return fail(err, now)
   end
   sessions.take(replies, known_sessions, now)
+  known = state.current(now)
+  moves.take(replies, known_moves, known.fleet, known.settings, now)
   connection:keep()
   tell_errors(replies)
   failures, retry_at = 0, 0

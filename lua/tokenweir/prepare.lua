@@ -1,4 +1,5 @@
 --- What is made once whenever a document was applied, so that the path of a request only looks it up.
+local affinity = require "tokenweir.affinity"
 local auth = require "tokenweir.auth"
 local clock = require "tokenweir.clock"
 local limits = require "tokenweir.limits"
@@ -18,6 +19,9 @@ function _M.follow()
     if known.fleet and name ~= "stats" then
       targets.prepare(known.fleet)
       models.prepare(known.fleet)
+      if known.settings then
+        affinity.follow(known)
+      end
     end
     if name == "snapshot" then
       quarantine.follow(known.fleet, known.settings)

@@ -7,6 +7,9 @@
 --   sessions    session, session_set (the halves of its hash, nil where nothing tells one), continues
 --   prediction  prompt, mean, median, q90, sd, class, n, max_tokens, prompt_bytes, stream, tokens_per_event,
 --               source (which predictor), vector and hashed (its features, if they are recorded), and what it learns by
+--   affinity    home, stay, settled, away_ms, ring_at, verdict (why it went there), blocks (of its prompt),
+--               reckoned (tokens that the backend has of it), cache_seed, others, pin (the place of the only backend
+--               that has the response which it goes on from) and pinned (the same, while that is in the fleet)
 --   pick        backend (id), target (`targets.lua`), upstream, alternates, policy, shadow, probe, draw, fallback
 --   second_opinion small_asked, small_number (of its answer), small_median, small_correction
 --   waiting     waiter (while it waits, see `core/queue`), semaphore
@@ -15,7 +18,7 @@
 --               cut (502 or 504: it broke off or was too late with a request that it had been sent)
 --   filters     header (status of the upstream's answer), sse, usage, first_byte, last_byte, first_token, ended,
 --               broken, late, error_page, told (what the header and the log share is in its variables),
---               engine_error
+--               engine_error, response (the id of the one that streams, once it is known)
 local fixed_table = require "tokenweir.core.fixed_table"
 local request = require "tokenweir.core.request"
 local sse = require "tokenweir.core.sse"
@@ -73,9 +76,10 @@ function _M.give(r)
   r.wait_ms, r.probe, r.reserved, r.tokens_per_event = nil, nil, nil, nil
   r.precision, r.burst, r.session, r.session_set, r.continues = nil, nil, nil, nil, nil
   r.draw, r.fallback, r.engine_error = nil, nil, nil
+  r.home, r.stay, r.settled, r.verdict, r.blocks, r.reckoned, r.pin, r.pinned = nil, nil, nil, nil, nil, nil, nil, nil
   r.tries, r.tried_count, r.refused, r.cut = 0, 0, nil, nil
   r.header, r.sse, r.usage, r.first_byte, r.last_byte, r.first_token = nil, nil, nil, nil, nil, nil
-  r.form = nil
+  r.form, r.response = nil, nil
   r.ended, r.broken, r.late, r.noted, r.digest, r.told = nil, nil, nil, nil, nil, nil
   pooled = pooled + 1
   pool[pooled] = r

@@ -19,6 +19,7 @@ local sockets = require "tokenweir.sockets"
 local load = require "tokenweir.core.load"
 local queue_memory = require "tokenweir.core.queue.memory"
 require "tokenweir.core.health"  -- declares tw_health
+require "tokenweir.core.cache_memory"  -- declares tw_cache_memory
 
 local now_ms = clock.ms
 local cast, fill = ffi.cast, ffi.fill
@@ -29,7 +30,7 @@ local SLOTS = 128
 local BACKENDS = contract.numbers.max_backends
 local MODELS = contract.numbers.max_models
 local CLASSES = queue_memory.LAST_CLASS + 1
-local LAYOUT = 3
+local LAYOUT = 4
 
 -- Byte 0 .. SLOTS - 1: the slots' locks.
 local GUARD_BYTE = 1000
@@ -57,6 +58,7 @@ typedef struct {
   tw_load peers[2][BACKENDS];
   tw_known_set known[KNOWN_SETS];
   tw_queue queue[MODELS];
+  tw_cache_memory cache;
   tw_slot slot[SLOTS];
 } tw_region;
 ]]
@@ -317,6 +319,11 @@ end
 --- @return array of tw_known_set: the sessions that this gateway and others served lately
 function _M.known_sessions()
   return map.known
+end
+
+--- @return tw_cache_memory: where sessions live, and what the backends' caches hold
+function _M.cache()
+  return map.cache
 end
 
 --- Counts a request for a model.

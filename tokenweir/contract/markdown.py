@@ -29,6 +29,11 @@ out of its range, and counts that.
 | `{names.KNOWN_SESSIONS}` | stream of the sessions that gateways serve, for level 1 of the breaker; \
 fields `{names.KNOWN_SESSIONS_BATCH}` (8-byte hashes, one after the other), \
 `{names.KNOWN_SESSIONS_GATEWAY}`; at most {names.KNOWN_SESSIONS_CAP} entries |
+| `{names.SESSION_MOVES}` | stream of the sessions that do not live where the ring puts them, and of \
+responses and who made them, applied in order by every gateway; fields `{names.SESSION_MOVES_BATCH}` \
+(records, one after the other: two halves of a hash and the tokens that are there, 4 bytes each, \
+little-endian; 0 session, 1 response, 2 back on the ring; the length of the backend's id; the id), \
+`{names.KNOWN_SESSIONS_GATEWAY}`; at most {names.SESSION_MOVES_CAP} entries |
 | `{names.LEADER}`, `{names.FENCE}` | the sidecars' leader lease and its fencing number |
 | `{names.SIDECARS}<id>` | a sidecar's heartbeat |
 | `{names.CHANGES}` | what the admin API changed; each sidecar also keeps it in a file |

@@ -30,6 +30,11 @@ KNOWN_SESSIONS_BATCH: Final = "hashes"
 """Field: the hashes, 8 bytes each."""
 KNOWN_SESSIONS_GATEWAY: Final = "gateway"
 """Field: the id of the gateway that wrote the batch."""
+SESSION_MOVES: Final = "tw:session:moves"
+"""Stream of sessions that do not live where the ring puts them, and of responses and who made them, applied
+in order by every gateway: an entry is a batch of records (`lua/tokenweir/moves.lua`)."""
+SESSION_MOVES_BATCH: Final = "moves"
+"""Field: the records, one after the other."""
 LEADER: Final = "tw:leader"
 FENCE: Final = "tw:leader:fence"
 SIDECARS: Final = "tw:sidecar:"
@@ -64,6 +69,7 @@ KEYS: Final[dict[str, str]] = {
     "changes": CHANGES,
     "control": CONTROL,
     "known_sessions": KNOWN_SESSIONS,
+    "session_moves": SESSION_MOVES,
     "predictor_current": PREDICTOR_CURRENT,
     "predictor_model": PREDICTOR_MODEL,
     "predictor_seen": PREDICTOR_SEEN,
@@ -76,6 +82,7 @@ FIELDS: Final[dict[str, str]] = {
     "first": COMPLETIONS_FIRST,
     "hashes": KNOWN_SESSIONS_BATCH,
     "gateway": KNOWN_SESSIONS_GATEWAY,
+    "moves": SESSION_MOVES_BATCH,
 }
 """Fields of the streams' entries."""
 
@@ -106,6 +113,9 @@ KNOWN_SESSIONS_CAP: Final = 65_536
 """Entries (batches of up to `KNOWN_SESSIONS_BATCH_SIZE` sessions) that the stream of sessions keeps at most;
 older ones than a session is remembered go by themselves."""
 KNOWN_SESSIONS_BATCH_SIZE: Final = 1024
+SESSION_MOVES_CAP: Final = 65_536
+"""Entries that the stream of moves keeps at most; what is older than a move lives goes by itself."""
+SESSION_MOVES_BATCH_BYTES: Final = 65_536
 MAX_BACKENDS: Final = 1024
 MAX_MODELS: Final = 256
 QUEUE_WINDOW: Final = 8
@@ -119,6 +129,8 @@ NUMBERS: Final[dict[str, int]] = {
     "buckets": BUCKETS,
     "known_sessions_cap": KNOWN_SESSIONS_CAP,
     "known_sessions_batch_size": KNOWN_SESSIONS_BATCH_SIZE,
+    "session_moves_cap": SESSION_MOVES_CAP,
+    "session_moves_batch_bytes": SESSION_MOVES_BATCH_BYTES,
     "max_backends": MAX_BACKENDS,
     "max_models": MAX_MODELS,
     "queue_window": QUEUE_WINDOW,

@@ -87,6 +87,15 @@ class SessionSettings(Record):
     memory_ms: Annotated[
         int, Field(ge=10_000, le=86_400_000, description="how long after its last request one is known")
     ] = 3_600_000
+    affinity: Annotated[
+        bool, Field(description="whether sessions stay at their places; false: every request by itself")
+    ] = True
+    prefixes: Annotated[
+        bool, Field(description="whether equal beginnings of prompts count as cached where one was served")
+    ] = True
+    move_ms: Annotated[
+        int, Field(ge=1000, le=86_400_000, description="how long a move lasts beyond its last use")
+    ] = 600_000
 
 
 class PredictorSettings(Record):

@@ -212,6 +212,16 @@ class PolicySettings(Record):
     class_threshold: Annotated[
         int, Field(ge=1, le=100_000, description="output tokens from which a request is high")
     ] = 50
+    stay: Annotated[
+        Share, Field(description="a session moves where it costs less by more than this share")
+    ] = 0.2
+    move_load: Annotated[
+        float, Field(gt=0, le=1, description="memory use over which a session moves to its next choice")
+    ] = 0.85
+    return_load: Annotated[float, Field(gt=0, le=1, description="memory use below which it may return")] = 0.7
+    return_ms: Annotated[
+        int, Field(ge=0, le=3_600_000, description="and for how long it must have been below")
+    ] = 60_000
 
 
 class Snapshot(Document):

@@ -21,10 +21,12 @@ local node, NOTHING, walk = json.node, json.NOTHING, json.walk
 local OUTPUT, FINISH, KIND, STATUS, OBJECT, ERROR, REASON = 1, 2, 3, 4, 5, 6, 7
 local COMPLETION_TOKENS, PROMPT_TOKENS, CACHED_TOKENS = 8, 9, 10
 local PROCESSED, PREDICTED, REUSED = 11, 12, 13
+local ID = 14
 
 -- Figures are counts; a wrong one must not poison sums.
 local MAX_COUNT = 2 ^ 40
 local MAX_WORD = 64
+local MAX_ID = 256
 
 local _M = {}
 
@@ -62,7 +64,7 @@ local timings = object { prompt_n = figure(PROCESSED), predicted_n = figure(PRED
 local failure = node { code = ERROR, string = true, open = true }
 local incomplete = object { reason = text(REASON) }
 local response = object {
-  usage = usage, status = text(STATUS), error = failure, incomplete_details = incomplete,
+  usage = usage, status = text(STATUS), error = failure, incomplete_details = incomplete, id = text(ID),
 }
 
 local ROOT = object {
@@ -71,7 +73,7 @@ local ROOT = object {
   type = text(KIND), object = text(OBJECT), delta = output,
   response = response,
   -- An answer of the responses API that is not streamed is itself such an object.
-  status = text(STATUS), incomplete_details = incomplete,
+  status = text(STATUS), incomplete_details = incomplete, id = text(ID),
 }
 
 local on = {}
@@ -104,6 +106,12 @@ function on.string(state, at, p, first, last)
     state.output_first, state.output_last = first, last
     if last > first then
       state.has_output = true
+    end
+    return
+  elseif code == ID then
+    -- The same in every event of a stream, so it keeps none from being recognised by its bytes.
+    if state.wants_id and not state.id and last - first <= MAX_ID then
+      state.id = ffi_string(p + first, last - first)
     end
     return
   elseif code == KIND or code == OBJECT then
@@ -167,15 +175,16 @@ end
 function _M.clear(state)
   state.completion_tokens, state.prompt_tokens, state.cached_tokens = nil, nil, nil
   state.timings_processed, state.timings_predicted, state.timings_cached = nil, nil, nil
-  state.finish_reason = nil
+  state.finish_reason, state.id, state.wants_id = nil, nil, false
   state.done, state.error = false, false
   state.has_output, state.outputs, state.plain = false, 0, true
   state.output_first, state.output_last = 0, 0
 end
 
 --- Reads the object at `i`. Sets, where the object tells them, `completion_tokens`, `prompt_tokens`, `cached_tokens`,
--- `finish_reason`, `done`, `error` and the `timings_*`; and of this object alone `has_output`, `outputs` (output
--- strings, empty ones too), `output_first`, `output_last` (the last one's span), `plain` (it told nothing but output).
+-- `finish_reason`, `done`, `error`, the `timings_*`, and, where `wants_id` was set, the answer's `id`;
+-- and of this object alone `has_output`, `outputs` (output strings, empty ones too), `output_first`, `output_last` (the
+-- last one's span), `plain` (it told nothing but output).
 -- @treturn number the offset after it; or nil, what is wrong, its offset
 function _M.read(state, p, i, n)
   state.has_output, state.outputs, state.plain = false, 0, true

@@ -17,13 +17,13 @@ end
 --   prefill ahead + own prefill + mean output * (base + per_sequence * n + per_kv_token * future)
 -- with future = held + half of the remaining, times a mild crowding factor, 1 + crowding * (n + 1) / relative speed.
 -- What it costs the n others is left out on purpose: counting it packs requests together and loses goodput.
--- @param view see `policy/init.lua`; @param i index in the fleet; @param own see `demand.measure`, with `session` and
---   `cached` (prompt tokens that the backend `session` has cached)
+-- What the backend has of the prompt in its cache (`view.credit`) is no prefill of it.
+-- @param view see `policy/init.lua`; @param i index in the fleet; @param own see `demand.measure`
 function _M.completion(view, i, own)
   local fleet, row = view.fleet, view.load[i]
-  local n, prompt = row.n + own.n, own.prompt
-  if i == own.session then
-    prompt = prompt - own.cached
+  local n, prompt = row.n + own.n, own.prompt - view.credit[fleet.slot[i]]
+  if prompt < 0 then
+    prompt = 0
   end
   local future = row.held + own.prompt + 0.5 * (row.remaining + own.remaining)
   local step = fleet.base[i] + fleet.per_sequence[i] * n + fleet.per_kv_token[i] * future

@@ -38,8 +38,11 @@ end
 --
 -- The draw is the request's, so that one which waits does not draw again and again until it wins; each backend turns
 -- it on by a step of its own, so that one request is not drawn for all of them.
+--
+-- A session that was served before is no business of theirs, unless it lives there; a new one, if it has its place
+-- there by the ring.
 local function thin(fleet, query, out, count)
-  local settings, draw = query.settings, query.draw or query.random()
+  local settings, draw, stay = query.settings, query.draw or query.random(), query.stay
   local rivals = count
   if query.by_turn then
     rivals = 1
@@ -50,7 +53,7 @@ local function thin(fleet, query, out, count)
   for k = 1, count do
     local i = out[k]
     local admit = fleet.admit[i]
-    if admit >= 1 or (draw + fleet.slot[i] * GOLDEN) % 1 * rivals < admit then
+    if admit >= 1 or i == stay or not stay and (draw + fleet.slot[i] * GOLDEN) % 1 * rivals < admit then
       kept = kept + 1
       out[kept] = i
     end
@@ -74,13 +77,14 @@ local left_out = { ejected = false, tried = false, long = false, held = false, r
 local function collect(fleet, pool, query, role, out, panic, any_context, late)
   local rows, now, stale = query.health, query.now, query.stale
   local precision = query.precision
-  local group, upstream = query.credential_group, query.upstream
+  local group, upstream, pin = query.credential_group, query.upstream, query.pin
   local states, roles = fleet.state, fleet.role
   local count, ramping = 0, false
   for k = 1, pool.size do
     local i = pool[k]
     local state = states[i]
-    if (state == "ready" or stale and OUTDATED[state] or late and fleet.late[i]) and roles[i] == role
+    if (state == "ready" or stale and OUTDATED[state] or late and fleet.late[i] or pin and state == "draining")
+      and (pin and fleet.slot[i] == pin or not pin and roles[i] == role)
       and (not precision or fleet.precision[i] == precision)
       and (not group or fleet.credential_group[i] == group) and (not upstream or pool.upstream[k] == upstream)
     then
@@ -111,7 +115,7 @@ end
 -- The same of the first role that has any, or of the one that is asked for.
 local function collect_roles(fleet, pool, query, out, panic, any_context, late)
   local asked = query.role
-  for k = 1, asked and 1 or #ROLES do
+  for k = 1, (asked or query.pin) and 1 or #ROLES do
     local role = asked or ROLES[k]
     local count, ramping = collect(fleet, pool, query, role, out, panic, any_context, late)
     if count > 0 then
@@ -127,7 +131,9 @@ end
 --   [0, 1)), `settings` (of the policies), `by_turn` (of the policy), `prompt` (tokens) or nil, `tried` and
 --   `tried_count` (slots already tried for this request), `apart` (a slot that is held for another request) or nil,
 --   `role` (the only one that may serve) or nil, `precision` (the variant that is wanted) or nil, `draw` (a number in
---   [0, 1) that stays the request's) or nil: a new one, and for a retry `credential_group` and `upstream` (the engine's
+--   [0, 1) that stays the request's) or nil: a new one, `stay` (the index of the backend where its session lives) or
+--   nil, `pin` (the slot of the only backend that can serve it, whatever its role, and while it drains too) or nil,
+--   and for a retry `credential_group` and `upstream` (the engine's
 --   model name), which must be the same then
 -- @param out array that gets the indices 1 .. count, all of one role
 -- @return count, a word or nil, a time or nil. The word tells

@@ -4,12 +4,14 @@
 -- `progress_age`, 0 for `capacity`, `concurrency` and `context`. Strings and booleans are Lua arrays.
 -- An index is valid for one fleet only; what must outlive a snapshot keeps the backend's `slot`.
 local ffi = require "ffi"
+local contract = require "tokenweir.contract"
 
 local type, pairs, ipairs = type, pairs, ipairs
 local exp, log = math.exp, math.log
 
 local DOUBLES = ffi.typeof("double[?]")
 local SLOTS = ffi.typeof("int32_t[?]")
+local MAX_BACKENDS = contract.numbers.max_backends
 
 --- Member of a backend -> value where the snapshot does not tell; the array has the member's name.
 local NUMBERS = {
@@ -152,7 +154,7 @@ end
 -- @return table: `size`; arrays by index of every member named in NUMBERS and STRINGS, the four coefficients of `cost`,
 --   `tls`, `tls_verify`, `refused`, `late`, `slot`, `foreign_requests`, `foreign_tokens`, `usual_step` (ms of a
 --   decode step at a usual load), `relative_speed` (1: as fast as its peers on average), `error_rate` (moving share of
---   requests not served, written by `eligible.lua`); `index` (id -> index);
+--   requests not served, written by `eligible.lua`); `index` (id -> index); `at_place` (slot -> index, 0: none);
 --   `models[name]` -> {size, name = the public name, [k] = index, upstream = {[k] = the engine's name}, fallbacks = how
 --   many of them are of that role, control = the snapshot's `models[name]`, or NO_CONTROL}; or nil, err
 function _M.build(snapshot, settings, slot_of)
@@ -160,7 +162,7 @@ function _M.build(snapshot, settings, slot_of)
   local backends = type(snapshot.backends) == "table" and snapshot.backends or {}
   local size = #backends
   local fleet = {
-    size = size, models = {}, index = {}, slot = SLOTS(size + 1),
+    size = size, models = {}, index = {}, slot = SLOTS(size + 1), at_place = SLOTS(MAX_BACKENDS),
     tls = {}, tls_verify = {}, refused = {}, late = {},
   }
   for name in pairs(NUMBERS) do
@@ -188,6 +190,7 @@ function _M.build(snapshot, settings, slot_of)
       return nil, at .. ": " .. (err or "no place left in the ledger")
     end
     fleet.slot[i], fleet.index[backend.id] = slot, i
+    fleet.at_place[slot] = i
     for name, default in pairs(NUMBERS) do
       local value = backend[name]
       fleet[name][i] = type(value) == "number" and value or default

@@ -7,11 +7,13 @@
 local ffi = require "ffi"
 local bytes = require "tokenweir.core.bytes"
 local json = require "tokenweir.core.json"
+local prefix_blocks = require "tokenweir.core.prefix_blocks"
 local turns = require "tokenweir.core.turns"
 
 local floor = math.floor
 local ffi_new, ffi_fill = ffi.new, ffi.fill
 local find = bytes.find
+local feed_blocks = prefix_blocks.feed
 local begin_turn, finish_turn, note_text, read_role = turns.begin, turns.finish, turns.text, turns.read_role
 local SYSTEM, TOOL, USER = turns.SYSTEM, turns.TOOL, turns.USER
 local node, NOTHING = json.node, json.NOTHING
@@ -73,7 +75,7 @@ local text_size = _M.text_size
 
 --- Counters of one request, one set a slot. Reused from request to request.
 -- `text` bytes, `tokens` given as numbers, `items` (messages, prompts or tools), `media` parts; `turns` of the
--- conversation.
+-- conversation; `blocks` of its beginnings.
 function _M.new_tally()
   return {
     slot = 0,
@@ -86,6 +88,8 @@ function _M.new_tally()
     opening_limit = -1,
     user_item = 0,
     turns = turns.new(),
+    -- Outlives the request's body: its end has to find them.
+    blocks = prefix_blocks.new(),
     -- The slot that the conversation stands in.
     conversation = 0,
   }
@@ -122,6 +126,7 @@ local function count_text(tally, p, first, last)
   local size = text_size(p, first, last, sample)
   tally.text[slot] = tally.text[slot] + size
   note_text(tally.turns, first, last, size)
+  feed_blocks(tally.blocks, p, first, last)
 end
 
 -- A text that is a message by itself.

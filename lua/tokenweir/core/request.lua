@@ -15,6 +15,7 @@ local hash = require "tokenweir.core.hash"
 local json = require "tokenweir.core.json"
 local json_string = require "tokenweir.core.json_string"
 local parameters = require "tokenweir.core.parameters"
+local prefix_blocks = require "tokenweir.core.prefix_blocks"
 local prompt = require "tokenweir.core.prompt"
 local shape = require "tokenweir.core.request_shape"
 local turns = require "tokenweir.core.turns"
@@ -26,6 +27,7 @@ local ipairs = ipairs
 local pointer = ffi.typeof("const uint8_t *")
 local ffi_u64 = ffi.typeof("uint64_t")
 local same = bytes.same
+local clear_blocks = prefix_blocks.clear
 local walk = json.walk
 
 local NAMES, TAGS, BY_KIND = shape.NAMES, shape.TAGS, shape.BY_KIND
@@ -149,6 +151,7 @@ end
 --- As `parse`, of `size` bytes at `p`, where `p[size]` can be read and is 0. `p` must live as long as `out` is used.
 function _M.parse_bytes(kind, p, size, out)
   _M.clear(out)
+  clear_blocks(out.tally.blocks)
   out.p, out.size, out.kind = p, size, kind
   local first = 0
   -- A byte order mark, as PowerShell writes it; Python's and llama.cpp's parsers step over it too.
@@ -210,6 +213,9 @@ function _M.adopt(out, found, path)
     out[name] = found[name]
   end
   out.found, out.file = found, path
+  if found.blocks then
+    prefix_blocks.load(out.tally.blocks, found.blocks)
+  end
 end
 
 --- The place of the member's value that counts, without making a table.

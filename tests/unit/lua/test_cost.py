@@ -12,10 +12,8 @@ from tests.unit.lua.views import View
 
 def completion(view: View, index: int, **members: Any) -> float:
     """ms until a request of these members is complete there."""
-    own = to_lua(view.lua, {"session": 0, "cached": 0})
+    own = to_lua(view.lua, {})
     view.require("tokenweir.core.demand").measure(view.request(**members), own)
-    own.session = members.get("session_index", 0)
-    own.cached = members.get("cached", 0)
     return float(view.require("tokenweir.core.cost").completion(view.view, index, own))
 
 
@@ -36,10 +34,11 @@ def test_prompts_that_are_processed_no_longer_stand_ahead(lua: Any) -> None:
     assert completion(view, 1) == pytest.approx(before - 1000 * COST["prefill"] * (1 + 0.02 * 2))
 
 
-def test_a_cached_prompt_costs_no_prefill_on_the_sessions_own_backend(lua: Any) -> None:
+def test_what_a_backend_has_of_the_prompt_costs_no_prefill_there(lua: Any) -> None:
     view = View(lua, snapshot(backend("a"), backend("b")))
-    own = completion(view, 1, prompt=500, session_index=1, cached=400)
-    other = completion(view, 2, prompt=500, session_index=1, cached=400)
+    view.cache({1: 400})
+    own = completion(view, 1, prompt=500)
+    other = completion(view, 2, prompt=500)
     assert other - own == pytest.approx(400 * COST["prefill"] * 1.02)
 
 

@@ -46,6 +46,14 @@ class View:
             self.fleet[name.encode()], index, value
         )
 
+    def cache(self, tokens: dict[int, float]) -> None:
+        """What these backends have of the next prompts, in tokens."""
+        credit = self.lua.eval(b"function(size) return require('ffi').new('double[?]', size) end")(1024)
+        write = self.lua.eval(b"function(array, i, value) array[i] = value end")
+        for index, value in tokens.items():
+            write(credit, self.fleet.slot[index], value)
+        self.view.credit = credit
+
     def candidates(self, *indices: int) -> tuple[Any, int]:
         """These backends, or all of them."""
         chosen = list(indices or range(1, self.fleet.size + 1))

@@ -7,22 +7,27 @@ local contract = require "tokenweir.contract"
 local demand = require "tokenweir.core.demand"
 local room = require "tokenweir.core.room"
 local rotation = require "tokenweir.core.policy.rotation"
+local stay = require "tokenweir.core.policy.stay"
 
 local floor, huge = math.floor, math.huge
 local glance, fits, emptiest, measure = room.glance, room.fits, room.emptiest, demand.measure
 local start, place = rotation.start, rotation.at
 local NO, YES = room.NO, room.YES
+local decide = stay.decide
 
 local PLACES = contract.numbers.max_backends + 1
 
 -- However dear, a backend with room stays below the mark of one without.
 local MOST = 1e300
 
+-- A backend that has more than this share of a prompt cached is worth looking at.
+local CACHED_SHARE = 0.25
+
 -- One pick runs at a time in a worker, and none yields.
 local costs = ffi.new("double[?]", PLACES)
 local rooms = ffi.new("int32_t[?]", PLACES)
 local drawn = ffi.new("int32_t[?]", PLACES)
-local own = { session = 0, cached = 0 }
+local own = {}
 
 local _M = {}
 
@@ -64,22 +69,20 @@ local function cheapest(view, candidates, count, cost)
   return nil
 end
 
---- The session's own backend and so many at random, with repetition: choosing among few keeps the gateways of a large
--- fleet from all going to the one that looks best.
+--- So many at random, with repetition: choosing among few keeps the gateways of a large fleet from all going to the one
+-- that looks best. Those that have much of the prompt in their cache are among them.
 local function draw(view, candidates, count)
   local size = view.settings.sample
   local random = view.random
   for k = 1, size do
     drawn[k] = candidates[1 + floor(random() * count)]
   end
-  local session = own.session
-  if session > 0 then
-    for k = 1, count do
-      if candidates[k] == session then
-        size = size + 1
-        drawn[size] = session
-        break
-      end
+  local credit, slot, least, most = view.credit, view.fleet.slot, CACHED_SHARE * own.prompt, 2 * size
+  for k = 1, count do
+    local i = candidates[k]
+    if credit[slot[i]] > least and size < most then
+      size = size + 1
+      drawn[size] = i
     end
   end
   return size
@@ -112,10 +115,6 @@ function _M.least(view, request, candidates, count, cost)
     return nil, "none"
   end
   measure(request, own)
-  own.session = request.session_index or 0
-  local cached = request.cached
-  own.cached = cached and cached > 0 and (cached < own.prompt and cached or own.prompt) or 0
-
   local choice
   if count <= view.settings.score_all_up_to then
     choice = cheapest(view, candidates, count, cost)
@@ -125,6 +124,9 @@ function _M.least(view, request, candidates, count, cost)
       local size = with_room(view, candidates, count)
       choice = size > 0 and cheapest(view, drawn, size, cost) or nil
     end
+  end
+  if choice and request.home then
+    choice, request.verdict = decide(view, request, own, candidates, count, choice, cost)
   end
   choice = choice or emptiest(view, candidates, count, own)
   if choice then

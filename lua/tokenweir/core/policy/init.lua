@@ -11,13 +11,17 @@
 --     fill_buckets  function(index) that completes `load[index].bucket_*`; nil: they are filled already
 --     now           ms; `random`: function -> [0, 1); `settings`: see `settings()`
 --     stale         whether the snapshot is too old for its telemetry to be believed
+--     credit        FFI array of doubles by slot: tokens of the prompt that a backend has cached (`affinity.reckon`,
+--                   which also fills what `stay.lua` reads)
 --   request     prompt, n, max_tokens or nil; mean, median, q90, sd of one sequence's output; class "low" or "high";
---               session_index or nil, cached (prompt tokens that the session's backend has) or nil
+--               home and stay of a session, or nil (`affinity.locate`). Written: verdict, why a session went there
 --   candidates  indices 1 .. count of the usable backends (`eligible.lua`)
 --
 -- A pick reserves nothing: the caller reserves on the chosen backend before the next pick.
 -- A policy says of itself: `name`; `telemetry` (it lives on readings, so a stale snapshot replaces it by least in
 -- flight); `by_turn` (it gives every candidate its turn, see `eligible.lua`).
+local ffi = require "ffi"
+local contract = require "tokenweir.contract"
 local defaults = require "tokenweir.core.defaults"
 local least_inflight = require "tokenweir.core.policy.least_inflight"
 
@@ -57,9 +61,11 @@ function _M.settings(thresholds)
   return settings
 end
 
+local NO_CREDIT = ffi.new("double[?]", contract.numbers.max_backends)
+
 --- A view without load, to be kept and updated.
 function _M.new_view()
-  return { random = random, settings = _M.settings(), now = 0, stale = false }
+  return { random = random, settings = _M.settings(), now = 0, stale = false, credit = NO_CREDIT }
 end
 
 --- The policy that decides: `policy` itself, or what it fades to on a stale snapshot.

@@ -43,7 +43,7 @@ BACKEND = st.fixed_dictionaries(
 )
 NUMBER = st.one_of(st.none(), st.floats(), st.integers(-(10**15), 10**15))
 REQUEST = st.fixed_dictionaries(
-    {"n": NUMBER, "prompt": NUMBER, "mean": NUMBER, "sd": NUMBER, "max_tokens": NUMBER, "cached": NUMBER}
+    {"n": NUMBER, "prompt": NUMBER, "mean": NUMBER, "sd": NUMBER, "max_tokens": NUMBER}
 )
 
 
@@ -60,11 +60,12 @@ def test_every_policy_picks_or_says_full_and_every_cost_is_a_number(
     view.load_module.add_foreign(view.loads[1], *foreign)
     cost = view.require("tokenweir.core.cost")
     measure = view.require("tokenweir.core.demand").measure
+    view.cache({1: 300.0})
     for members in requests:
         for policy in Policy:
-            index, reason = view.pick(policy.value, session_index=1, **members)
+            index, reason = view.pick(policy.value, **members)
             assert index is not None or reason == "full"
-        own = to_lua(RUNTIME, {"session": 0, "cached": 0})
+        own = to_lua(RUNTIME, {})
         measure(view.request(**members), own)
         for index in range(1, view.fleet.size + 1):
             assert not math.isnan(cost.completion(view.view, index, own))

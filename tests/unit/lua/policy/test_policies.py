@@ -42,7 +42,7 @@ class TestEvery:
         view = View(lua, snapshot(*equal(2 * size, memory=0.5)))
         allowed = list(range(2, 2 * size + 1, 2))
         for _ in range(50):
-            assert view.pick(name, *allowed, session_index=1)[0] in allowed
+            assert view.pick(name, *allowed)[0] in allowed
 
     @pytest.mark.parametrize("name", POLICIES)
     def test_equal_idle_backends_are_all_used(self, lua: Any, name: str) -> None:
@@ -214,18 +214,18 @@ class TestPredictive:
         shares = view.burst("predictive", 60)
         assert shares[1] > shares[2] > shares[3]
 
-    def test_the_sessions_own_backend_wins_by_its_cache_until_it_is_too_loaded(self, lua: Any) -> None:
+    def test_the_backend_that_has_the_prompt_wins_by_its_cache_until_it_is_too_loaded(self, lua: Any) -> None:
         view = View(lua, snapshot(*equal(8, capacity=100_000)))
-        session = {"prompt": 3000, "cached": 2900, "session_index": 5}
-        assert {view.pick("predictive", **session)[0] for _ in range(20)} == {5}
+        view.cache({5: 2900})
+        assert {view.pick("predictive", prompt=3000)[0] for _ in range(20)} == {5}
         for _ in range(12):
             view.hold(5)
-        assert view.pick("predictive", **session)[0] != 5
+        assert view.pick("predictive", prompt=3000)[0] != 5
 
-    def test_beyond_the_limit_the_session_is_among_those_drawn(self, lua: Any) -> None:
+    def test_beyond_the_limit_who_has_the_prompt_is_among_those_drawn(self, lua: Any) -> None:
         view = View(lua, snapshot(*equal(300, capacity=100_000)))
-        session = {"prompt": 3000, "cached": 2900, "session_index": 250}
-        assert {view.pick("predictive", **session)[0] for _ in range(50)} == {250}
+        view.cache({250: 2900})
+        assert {view.pick("predictive", prompt=3000)[0] for _ in range(50)} == {250}
 
     def test_a_backend_that_fails_fast_does_not_attract(self, lua: Any) -> None:
         view = View(lua, snapshot(*equal(4, capacity=100_000)))

@@ -1,0 +1,96 @@
+--- Hashes of a prompt's beginnings, taken while the body is read: two prompts that begin alike share the first of them.
+-- They end at fixed numbers of bytes, close together at first and then farther apart: 64 of them reach over 1.3 MB.
+--
+-- What is hashed is the text as JSON has it, piece by piece: a client that writes the same text always writes it alike.
+local ffi = require "ffi"
+local hash = require "tokenweir.core.hash"
+
+local hash_bytes = hash.bytes
+local copy = ffi.copy
+
+ffi.cdef [[
+typedef struct {
+  int32_t count;                   /* whole blocks */
+  double bytes, end_at;            /* read so far; where the present block ends */
+  uint64_t running;
+  uint64_t hash[64];               /* of everything up to the end of each block */
+  double bytes_to[64];             /* where each block ends */
+} tw_prefix_blocks;
+]]
+
+--- Blocks of each size, and the sizes in bytes.
+local MOST, OF_A_SIZE, FIRST = 64, 16, 1024
+
+local sizes = ffi.new("double[?]", MOST + 1)
+for k = 0, MOST - 1 do
+  sizes[k] = FIRST * 4 ^ ((k - k % OF_A_SIZE) / OF_A_SIZE)
+end
+-- Nothing reaches the end of a block after the last.
+sizes[MOST] = 2 ^ 53
+
+local _M = { MOST = MOST, SIZE = ffi.sizeof("tw_prefix_blocks") }
+
+--- @return tw_prefix_blocks, empty
+function _M.new()
+  local blocks = ffi.new("tw_prefix_blocks")
+  _M.clear(blocks)
+  return blocks
+end
+
+--- Makes the blocks ready for another prompt.
+function _M.clear(blocks)
+  blocks.count, blocks.bytes, blocks.end_at, blocks.running = 0, 0, FIRST, 0
+end
+
+-- The part of a text that lies beyond the end of the present block.
+local function cross(blocks, p, first, last)
+  while true do
+    local count = blocks.count
+    local piece = blocks.end_at - blocks.bytes
+    if last - first < piece then
+      break
+    end
+    blocks.running = hash_bytes(p + first, piece, blocks.running)
+    first = first + piece
+    blocks.bytes = blocks.end_at
+    blocks.hash[count], blocks.bytes_to[count] = blocks.running, blocks.end_at
+    blocks.count = count + 1
+    blocks.end_at = blocks.end_at + sizes[count + 1]
+  end
+  return first
+end
+
+--- Goes on with the text at `[first, last)` of `p`.
+function _M.feed(blocks, p, first, last)
+  if last - first >= blocks.end_at - blocks.bytes then
+    first = cross(blocks, p, first, last)
+  end
+  -- What comes after the last block is not hashed.
+  if blocks.count < MOST then
+    blocks.running = hash_bytes(p + first, last - first, blocks.running)
+  end
+  blocks.bytes = blocks.bytes + (last - first)
+end
+
+--- Adds a block that was hashed elsewhere, whose end is so far from the beginning (in whatever unit `bytes` has).
+function _M.add(blocks, hash_to, bytes_to)
+  local count = blocks.count
+  if count < MOST then
+    blocks.hash[count], blocks.bytes_to[count] = hash_to, bytes_to
+    blocks.count = count + 1
+  end
+  if bytes_to > blocks.bytes then
+    blocks.bytes = bytes_to
+  end
+end
+
+--- The blocks as bytes, for a worker thread to hand over; and back.
+function _M.dump(blocks)
+  return ffi.string(blocks, _M.SIZE)
+end
+
+function _M.load(blocks, dumped)
+  copy(blocks, dumped, _M.SIZE)
+end
+
+return _M
