@@ -81,12 +81,13 @@ end
 -- @param name string of `NAMES`
 -- @param text string the JSON
 -- @param origin string "redis" or "disk"
--- @param build function(document) -> true | nil, err, reason: a last check by those who will use it; or nil. Without a
---   reason it is "value"
+-- @param build function(document, pause) -> true | nil, err, reason: a last check by those who will use it; or nil.
+--   Without a reason it is "value"
+-- @param pause function or nil, called now and then: it may yield, where this runs in a timer
 -- @return true if it is new and in place, false if it is the one already there; or nil, reason, detail. Reasons are
 --   few and fixed, since they are labels of a counter: size, json, schema, value, lower fence, lower sequence, memory,
 --   and those of `core/predictor.lua`
-function _M.admit(name, text, origin, build)
+function _M.admit(name, text, origin, build, pause)
   if #text > MAX_BYTES[name] then
     return refuse(name, "size")
   end
@@ -94,8 +95,11 @@ function _M.admit(name, text, origin, build)
   if type(document) ~= "table" then
     return refuse(name, "json"), "json", err or "not an object"
   end
+  if pause then
+    pause()
+  end
   local ok
-  ok, err = check.document(document, name)
+  ok, err = check.document(document, name, pause)
   if not ok then
     local reason = document.schema ~= contract.schema and "schema" or "value"
     refuse(name, reason)
@@ -113,7 +117,7 @@ function _M.admit(name, text, origin, build)
   end
   if build then
     local reason
-    ok, err, reason = build(document)
+    ok, err, reason = build(document, pause)
     if not ok then
       reason = reason or "value"
       refuse(name, reason)

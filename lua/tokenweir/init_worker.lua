@@ -40,9 +40,10 @@ end
 --- What needs no network: end late streams, apply documents, clear dead workers' rows, move requests on, look for
 -- hangs, add up counters.
 -- Waiting requests of a worker that drains call it too, since its timers have stopped.
-function _M.housekeep(now)
+-- @param pause function or nil, see `state.refresh`
+function _M.housekeep(now, pause)
   deadline.enforce(now)
-  state.refresh(now)
+  state.refresh(now, false, pause)
   local known = state.current(now)
   affinity.build(known)
   if is_due("sweep", now, SWEEP_MS) then
@@ -78,11 +79,16 @@ local function poll(premature)
   end
 end
 
+-- Lets requests have their turn.
+local function pause()
+  ngx.sleep(0)
+end
+
 local function keep_house(premature)
   if premature then
     return lingering.hand_over()
   end
-  _M.housekeep(now_ms())
+  _M.housekeep(now_ms(), pause)
 end
 
 local function send_events(premature)

@@ -83,6 +83,11 @@ local function look(name, now)
   return { "GETRANGE", KEYS[name], 0, HEAD }, false
 end
 
+-- A document of a thousand backends takes a while: other requests get their turn in between.
+local function pause()
+  ngx.sleep(0)
+end
+
 local function take_document(name, text)
   local entry = option_of(name)
   entry.whole_at = now_ms()
@@ -99,10 +104,10 @@ local function take_document(name, text)
   if dict:get("last-refused:" .. name) == digest then
     return
   end
-  local new, reason, detail = documents.admit(name, text, "redis", state.trial(name, text))
+  local new, reason, detail = documents.admit(name, text, "redis", state.trial(name, text), pause)
   dict:set("last-refused:" .. name, new == nil and digest or "")
   if new then
-    state.refresh(entry.whole_at, true)
+    state.refresh(now_ms(), true)
     disk.save(name, text)
   elseif new == nil then
     local said = name .. ": " .. reason

@@ -25,7 +25,7 @@ local BATCH, CAP = NUMBERS.known_sessions_batch_size, NUMBERS.known_sessions_cap
 local QUEUE, LAST = "sessions", "sessions:last"
 local MOST_HANDED = 4096        -- texts that wait in the dict
 local WRITE_EVERY_MS = 500
-local ENTRIES_AT_ONCE = 256
+local ENTRIES_AT_ONCE = 16       -- some thousand sessions: a worker is not held up by them
 local TRIM_EVERY = 600          -- writes between two cuts to the cap
 
 local _M = {}

@@ -15,7 +15,7 @@ local predictor = require "tokenweir.core.predictor"
 
 local version_of = documents.version
 local NO_CONTROL = fleet_builder.NO_CONTROL
-local pairs = pairs
+local error, pairs, pcall = error, pairs, pcall
 local huge, max = math.huge, math.max
 
 local STALE_MS = contract.numbers.snapshot_stale_ms
@@ -28,6 +28,7 @@ local applied = { snapshot = 0, settings = 0, stats = 0, histories = 0, predicto
 local listeners = {}
 local snapshot, first_seen, from_disk
 local refreshed_at, touched_at = 0, 0
+local applying = false      -- another turn of this worker is in the middle of it
 
 local known = {
   fleet = nil, settings = nil, stats = nil, histories = nil, predictor = nil, thresholds = nil, queue = nil,
@@ -37,8 +38,8 @@ local known = {
 }
 
 --- A fleet of a snapshot, with the places of its models in the shared region (`pool.place`).
-local function build_fleet(document, settings)
-  local fleet, err = fleet_builder.build(document, settings, numbering.backend)
+local function build_fleet(document, settings, pause)
+  local fleet, err = fleet_builder.build(document, settings, numbering.backend, pause)
   if not fleet then
     return nil, err
   end
@@ -60,10 +61,10 @@ local tried
 -- @return function for `documents.admit`, or nil
 function _M.trial(name, text)
   if name == "snapshot" then
-    return function(document)
-      local filled = defaults.fill(document, name, "backends")
-      local fleet, err = build_fleet(filled, known.settings)
-      tried = fleet and { text = text, settings = known.settings, document = filled, fleet = fleet }
+    return function(document, pause)
+      local filled, settings = defaults.fill(document, name, "backends"), known.settings
+      local fleet, err = build_fleet(filled, settings, pause)
+      tried = fleet and { text = text, settings = settings, document = filled, fleet = fleet }
       return fleet and true, err
     end
   elseif name == "predictor_model" then
@@ -74,27 +75,24 @@ function _M.trial(name, text)
   end
 end
 
-local function use_fleet(built)
-  local fleet, err = built, nil
-  if not fleet then
-    fleet, err = build_fleet(snapshot, known.settings)
-  end
-  if not fleet then
-    return nil, err
-  end
+local function use_fleet(fleet)
   known.fleet = fleet
   known.generation = known.generation + 1
-  return true
 end
 
-local function apply_snapshot(document, meta, built)
-  local before = snapshot
-  snapshot = built and document or defaults.fill(document, "snapshot", "backends")
-  local ok, err = use_fleet(built)
-  if not ok then
-    snapshot = before
-    return nil, err
+-- All at once, after the last pause: nobody may see a part of it.
+local function apply_snapshot(document, meta, pause, built)
+  local filled, fleet = document, built
+  if not fleet then
+    local err
+    filled = defaults.fill(document, "snapshot", "backends")
+    fleet, err = build_fleet(filled, known.settings, pause)
+    if not fleet then
+      return nil, err
+    end
   end
+  snapshot = filled
+  use_fleet(fleet)
   first_seen, from_disk = meta.seen, meta.from_disk
   known.fence, known.sequence = snapshot.fence, snapshot.sequence
   known.policy, known.shadow = snapshot.policy, snapshot.shadow
@@ -106,8 +104,16 @@ end
 
 local function apply_settings(document)
   known.settings = defaults.fill(document, "settings")
+  if not snapshot then
+    return true
+  end
   -- Aliases are part of the fleet.
-  return not snapshot or use_fleet()
+  local fleet, err = build_fleet(snapshot, known.settings)
+  if not fleet then
+    return nil, err
+  end
+  use_fleet(fleet)
+  return true
 end
 
 local function apply_stats(document)
@@ -131,7 +137,7 @@ local APPLY = {
   predictor_model = apply_predictor,
 }
 
-local function apply(name, version)
+local function apply(name, version, pause)
   local text, meta = documents.get(name)
   if not text then
     return
@@ -141,13 +147,16 @@ local function apply(name, version)
   local trial = tried
   tried = nil
   if trial and name == "snapshot" and trial.text == text and trial.settings == known.settings then
-    ok, err = apply_snapshot(trial.document, meta, trial.fleet)
+    ok, err = apply_snapshot(trial.document, meta, nil, trial.fleet)
   else
     local document
     document, err = cjson.decode(text)
     ok = document and true
     if ok then
-      ok, err = APPLY[name](document, meta)
+      if pause then
+        pause()
+      end
+      ok, err = APPLY[name](document, meta, pause)
     end
   end
   if not ok then
@@ -162,8 +171,9 @@ end
 
 --- Applies what changed since the last time. Cheap when nothing did.
 -- @param at_once boolean, even if the last time was a moment ago
-function _M.refresh(now, at_once)
-  if not at_once and now - refreshed_at < REFRESH_MS then
+-- @param pause function or nil, called now and then while a long document is applied: it may yield, in a timer
+function _M.refresh(now, at_once, pause)
+  if applying or not at_once and now - refreshed_at < REFRESH_MS then
     return
   end
   refreshed_at = now
@@ -172,7 +182,12 @@ function _M.refresh(now, at_once)
     local name = names[k]
     local version = version_of(name)
     if version ~= applied[name] then
-      apply(name, version)
+      applying = true
+      local ok, err = pcall(apply, name, version, pause)
+      applying = false
+      if not ok then
+        error(err, 0)
+      end
     end
   end
   if known.fleet and now - touched_at > TOUCH_MS then

@@ -23,19 +23,41 @@ local STRINGS = {
   state = "down", precision = "", engine = "",
 }
 local REST = { "foreign_requests", "foreign_tokens", "usual_step", "relative_speed", "error_rate" }
+local function names_of(defaults)
+  local list = {}
+  for name in pairs(defaults) do
+    list[#list + 1] = name
+  end
+  return list
+end
+
+local NUMBER_NAMES, STRING_NAMES = names_of(NUMBERS), names_of(STRINGS)
 local COSTS = { "prefill", "base", "per_sequence", "per_kv_token" }
 
 -- Speeds are compared at a usual load: a batch of a conversation trace.
 local USUAL_SEQUENCES = 16
 local USUAL_KV = 16 * 1024
 
+-- Backends after which a caller that asked for it gets its turn.
+local TURN = 50
+
 local _M = {}
 
+-- Strings that were found printable, since a fleet's next snapshot holds nearly the same; forgotten when they are many.
+local MOST_FOUND = 65536
+local found, found_count = {}, 0
+
 --- A printable string without control characters: it may end in a header or a log line.
-local function printable(value, at)
-  if value:find("[%c\127]") then
-    return nil, at .. ": control characters are not allowed"
+local function printable(value)
+  if found[value] then
+    return true
+  elseif value:find("[%c\127]") then
+    return nil, ": control characters are not allowed"
   end
+  if found_count >= MOST_FOUND then
+    found, found_count = {}, 0
+  end
+  found[value], found_count = true, found_count + 1
   return true
 end
 
@@ -44,36 +66,38 @@ local function quote(value)
 end
 
 --- What the shapes of the contract do not say.
-local function check_backend(backend, at, seen)
+-- @return true; or nil and what is wrong, from the member on
+local function check_backend(backend, seen)
   if not backend.id:find("^%w[%w._-]*$") then
-    return nil, at .. ".id: letters, digits, '.', '_' and '-' are wanted, got " .. quote(backend.id)
+    return nil, ".id: letters, digits, '.', '_' and '-' are wanted, got " .. quote(backend.id)
   end
   if seen[backend.id] then
-    return nil, at .. ".id: '" .. backend.id .. "' is there twice"
+    return nil, ".id: '" .. backend.id .. "' is there twice"
   end
   seen[backend.id] = true
   if not backend.host:find("^[%x.:]+$") then
-    return nil, at .. ".host: an IP address is wanted, got " .. quote(backend.host)
+    return nil, ".host: an IP address is wanted, got " .. quote(backend.host)
   end
-  for name in pairs(STRINGS) do
-    if type(backend[name]) == "string" then
-      local ok, err = printable(backend[name], at .. "." .. name)
+  for k = 1, #STRING_NAMES do
+    local name = STRING_NAMES[k]
+    local value = backend[name]
+    if type(value) == "string" then
+      local ok, err = printable(value)
       if not ok then
-        return nil, err
+        return nil, "." .. name .. err
       end
     end
   end
   for public, upstream in pairs(backend.models) do
-    local where = at .. ".models"
     if public == "" or upstream == "" then
-      return nil, where .. ": a model's name must not be empty"
+      return nil, ".models: a model's name must not be empty"
     end
-    local ok, err = printable(public, where)
+    local ok, err = printable(public)
     if ok then
-      ok, err = printable(upstream, where)
+      ok, err = printable(upstream)
     end
     if not ok then
-      return nil, err
+      return nil, ".models" .. err
     end
   end
   return true
@@ -151,13 +175,14 @@ end
 -- @param snapshot table, the decoded `tw:snapshot`, checked already (`check.document`)
 -- @param settings table or nil, the decoded `tw:settings` (aliases)
 -- @param slot_of function(id) -> slot (whole number >= 0) | nil, err: the ledger's place of a backend
+-- @param pause function or nil, called after every so many backends: it may yield
 -- @return table: `size`; arrays by index of every member named in NUMBERS and STRINGS, the four coefficients of `cost`,
 --   `tls`, `tls_verify`, `refused`, `late`, `slot`, `foreign_requests`, `foreign_tokens`, `usual_step` (ms of a
 --   decode step at a usual load), `relative_speed` (1: as fast as its peers on average), `error_rate` (moving share of
 --   requests not served, written by `eligible.lua`); `index` (id -> index); `at_place` (slot -> index, 0: none);
 --   `models[name]` -> {size, name = the public name, [k] = index, upstream = {[k] = the engine's name}, fallbacks = how
 --   many of them are of that role, control = the snapshot's `models[name]`, or NO_CONTROL}; or nil, err
-function _M.build(snapshot, settings, slot_of)
+function _M.build(snapshot, settings, slot_of, pause)
   local ok, err
   local backends = type(snapshot.backends) == "table" and snapshot.backends or {}
   local size = #backends
@@ -179,25 +204,27 @@ function _M.build(snapshot, settings, slot_of)
   end
 
   for i = 1, size do
-    local backend, at = backends[i], "snapshot.backends[" .. i .. "]"
-    ok, err = check_backend(backend, at, fleet.index)
+    local backend = backends[i]
+    ok, err = check_backend(backend, fleet.index)
     if not ok then
-      return nil, err
+      return nil, "snapshot.backends[" .. i .. "]" .. err
     end
     local slot
     slot, err = slot_of(backend.id)
     if not slot then
-      return nil, at .. ": " .. (err or "no place left in the ledger")
+      return nil, "snapshot.backends[" .. i .. "]: " .. (err or "no place left in the ledger")
     end
     fleet.slot[i], fleet.index[backend.id] = slot, i
     fleet.at_place[slot] = i
-    for name, default in pairs(NUMBERS) do
+    for k = 1, #NUMBER_NAMES do
+      local name = NUMBER_NAMES[k]
       local value = backend[name]
-      fleet[name][i] = type(value) == "number" and value or default
+      fleet[name][i] = type(value) == "number" and value or NUMBERS[name]
     end
-    for name, default in pairs(STRINGS) do
+    for k = 1, #STRING_NAMES do
+      local name = STRING_NAMES[k]
       local value = backend[name]
-      fleet[name][i] = type(value) == "string" and value or default
+      fleet[name][i] = type(value) == "string" and value or STRINGS[name]
     end
     for _, name in ipairs(COSTS) do
       fleet[name][i] = backend.cost[name]
@@ -212,6 +239,9 @@ function _M.build(snapshot, settings, slot_of)
       fleet.foreign_tokens[i] = type(foreign.tokens) == "number" and foreign.tokens or 0
     end
     add_models(fleet, i, snapshot)
+    if pause and i % TURN == 0 then
+      pause()
+    end
   end
   fill_relative_speed(fleet)
   add_aliases(fleet, settings)
