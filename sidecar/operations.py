@@ -113,6 +113,9 @@ class Operations:
             self._loop.recovery.restarted(backend, False, f"{type(error).__name__}: {error}", monotonic_ms())
             raise
         log.info("restarted", backend=backend, ok=outcome.ok, detail=outcome.detail)
+        if outcome.dry_run:
+            self._loop.recovery.not_restarted(backend, monotonic_ms())
+            return
         self._loop.recovery.restarted(backend, outcome.ok, outcome.detail, monotonic_ms())
 
     async def _start(self, backend: str) -> None:

@@ -90,6 +90,11 @@ class Recovery:
         else:
             self._alerts.tell(Kind.RESTART_FAILED, backend, text)
 
+    def not_restarted(self, backend: str, now: float) -> None:
+        """In a dry run nothing is done: what was there goes on as it is."""
+        self.restarts.abandon(backend, now)
+        self.hold_out()
+
     # Handing over
 
     def dump(self, now: float) -> dict[str, Any]:

@@ -131,6 +131,12 @@ class Restarts:
             return
         plan.stage, plan.since, plan.text = (Stage.AWAITED if ok else Stage.WANTED), now, text
 
+    def abandon(self, backend: str, now: float) -> None:
+        """The restart is not carried out after all; it counts all the same."""
+        plan = self.plans.get(backend)
+        if plan is not None:
+            plan.stage, plan.since, plan.text = Stage.NONE, now, ""
+
     def serves(self, backend: str, now: float) -> bool:
         """The engine serves (again); returns whether that ends a restart."""
         plan = self.plans.get(backend)

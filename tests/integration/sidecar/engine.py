@@ -36,6 +36,15 @@ class FakeEngine:
                 self.end_headers()
                 self.wfile.write(body)
 
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                body = b'data: {"choices": []}\n\ndata: [DONE]\n\n'
+                self.send_response(200)
+                self.send_header("Content-Type", "text/event-stream")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
             def log_message(self, *_: object) -> None:
                 pass
 
@@ -62,6 +71,13 @@ class FakeEngine:
             self._server.shutdown()
             self._server.server_close()
             self._server = None
+
+    def restart(self) -> None:
+        """Another process: gone for a moment, its counters at zero."""
+        self.stop()
+        time.sleep(0.3)
+        self.tokens = 0
+        self.start()
 
     def answer(self, path: str) -> tuple[int, bytes]:
         if self.loading:
