@@ -8,8 +8,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import openai
@@ -100,17 +102,16 @@ class Tokenweir:
         return openai.OpenAI(base_url=self.base_url, api_key="unused", max_retries=0, timeout=60)
 
 
-@pytest.fixture(scope="module")
-def tokenweir(engines: list[LlamaEngine], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tokenweir]:
-    """`tokenweir up` over the three engines; `tokenweir down` afterwards."""
-    folder = tmp_path_factory.mktemp("tokenweir")
+@contextmanager
+def running(folder: Path, **members: Any) -> Iterator[Tokenweir]:
+    """`tokenweir up` with this configuration; `tokenweir down` afterwards."""
     gateway, admin = free_port(), free_port()
     config = {
         "listen": {"port": gateway, "workers": 2, "metrics_port": free_port()},
         "admin": {"port": admin},
         "redis": {"port": free_port()},
-        "backends": [{"url": engine.url, "id": f"llama-{number}"} for number, engine in enumerate(engines)],
         "state_dir": str(folder / "state"),
+        **members,
     }
     path = folder / "tokenweir.yaml"
     path.write_text(yaml.safe_dump(config))
@@ -132,3 +133,11 @@ def tokenweir(engines: list[LlamaEngine], tmp_path_factory: pytest.TempPathFacto
         subprocess.run(
             [*command, "down", "--config", str(path)], timeout=60, cwd=ROOT, env=environment, check=True
         )
+
+
+@pytest.fixture(scope="module")
+def tokenweir(engines: list[LlamaEngine], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tokenweir]:
+    """A Tokenweir over the three engines."""
+    backends = [{"url": engine.url, "id": f"llama-{number}"} for number, engine in enumerate(engines)]
+    with running(tmp_path_factory.mktemp("tokenweir"), backends=backends) as started:
+        yield started
