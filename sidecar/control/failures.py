@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from sidecar.telemetry.health import Look
 from sidecar.telemetry.readings import ContainerReading
@@ -73,6 +74,10 @@ class FailureWatch:
         return Failure(Cause.CRASH, f"it served, and has refused connections for {seconds:.1f} s")
 
 
+SETTLE_MS: Final = 500
+"""The kernel says that it killed a process just before the container ends: its end is awaited so long."""
+
+
 class ContainerWatch:
     """Watches the container that an engine runs in for an end for want of memory."""
 
@@ -88,6 +93,8 @@ class ContainerWatch:
         if container.out_of_memory and container.ended_at is not None:
             at = max(at or container.ended_at, container.ended_at)
         if first or at is None or at <= (self._seen or 0.0):
+            return None
+        if container.running and now - at < SETTLE_MS:
             return None
         self._seen = at
         if container.out_of_memory:
