@@ -15,6 +15,7 @@ def codes_of_the_gateway(root: Path) -> set[str]:
         text = path.read_text()
         found |= set(re.findall(r'(?:errors|_M)\.send\(\d+, "([a-z_]+)"', text))
         found |= set(re.findall(r'(?:end_stream\(r, \d+|return \d+), "([a-z_]+)"', text))
+        found |= set(re.findall(r'refuse\(r, control, "\d", "([a-z_]+)"', text))
         found |= set(re.findall(r'^  \[\d+\] = \{ "([a-z_]+)", "', text, re.MULTILINE))
     body = (root / "lua/tokenweir/body.lua").read_text()
     return found | set(re.findall(r'refuse\("([a-z_]+)"', body))
