@@ -111,7 +111,7 @@ class Ticker:
         if self._around.warming_up():
             await self._leader.campaign()
             return
-        if self._fleet.sweep():
+        if self._fleet.sweep(config.limits.drain):
             self._around.left()
         if self._leader.fence != self._memory_fence:
             await self._take_over()

@@ -89,8 +89,8 @@ async def undrain_backend(plane: Plane, admin: Admin, backend_id: str) -> Backen
 async def remove_backend(
     plane: Plane, admin: Admin, backend_id: str, response: Response, now: bool = False
 ) -> BackendView | None:
-    """It drains and goes when nothing is in flight there; with `now` it goes at once (streams that run
-    through a gateway run on)."""
+    """It drains and goes when nothing is in flight there, or after `limits.drain`; with `now` it goes at once
+    (streams that run through a gateway run on)."""
     admin.remove(backend_id, now)
     if backend_id not in plane.fleet.members:
         response.status_code = 204

@@ -68,15 +68,20 @@ class Fleet:
         self._begun = True
         self._groups = credentials.groups({m.config.id: m.config for m in self.members.values()})
 
-    def sweep(self) -> list[str]:
-        """Forget the removed members that are empty; their ids."""
+    def sweep(self, longest_ms: float) -> list[str]:
+        """Forget the removed members that are empty, or were removed `longest_ms` ago; their ids."""
         now = monotonic_ms()
         gone = [
             backend_id
             for backend_id, member in self.members.items()
             if member.leaving_since is not None
             and now - member.leaving_since >= LEAVING_LEAST_MS
-            and (member.state is State.DOWN or self._drain(backend_id).done or not self._gateways.leases)
+            and (
+                member.state is State.DOWN
+                or self._drain(backend_id).done
+                or not self._gateways.leases
+                or now - member.leaving_since >= longest_ms
+            )
         ]
         for backend_id in gone:
             del self.members[backend_id]

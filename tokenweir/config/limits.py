@@ -113,4 +113,6 @@ class LimitConfig(Section):
     quarantine: Annotated[
         Duration, Field(description="how long a prompt that met two crashes is refused")
     ] = 600_000
-    drain: Annotated[Duration, Field(description="how long streams may finish after a reload")] = 600_000
+    drain: Annotated[
+        Duration, Field(description="how long streams may finish: after a reload, and on a removed backend")
+    ] = 600_000

@@ -14,6 +14,8 @@ from sidecar.telemetry.readings import EngineReading, ModelsReading
 from tokenweir.config.models import BackendConfig
 from tokenweir.contract.records import BackendLoad, Lease, Role, State
 
+LONGEST = 600_000.0
+
 
 def lease(**backends):
     loads = {name: BackendLoad(n=n) for name, n in backends.items()}
@@ -85,18 +87,29 @@ def test_a_removed_backend_drains_and_goes_when_it_is_empty(fleet, gateways, mon
     serve(fleet)
     gateways.update([lease(a=1)])
     fleet.set_members([], set())
-    fleet.sweep()
+    fleet.sweep(LONGEST)
     assert fleet.members["a"].state is State.DRAINING
     gateways.update([lease()])
-    assert "a" in fleet.sweep()
+    assert "a" in fleet.sweep(LONGEST)
     assert "a" not in fleet.members
+
+
+def test_a_removed_backend_goes_when_its_drain_takes_too_long(fleet, gateways, monkeypatch):
+    serve(fleet)
+    gateways.update([lease(a=2)])
+    fleet.set_members([], set())
+    later = fleet.members["a"].leaving_since + LONGEST
+    monkeypatch.setattr(fleet_module, "monotonic_ms", lambda: later - 1)
+    assert "a" not in fleet.sweep(LONGEST)
+    monkeypatch.setattr(fleet_module, "monotonic_ms", lambda: later)
+    assert "a" in fleet.sweep(LONGEST)
 
 
 def test_a_removed_backend_stays_a_moment_even_when_empty(fleet, gateways):
     serve(fleet)
     gateways.update([lease()])
     fleet.set_members([], set())
-    assert fleet.sweep() == []
+    assert fleet.sweep(LONGEST) == []
 
 
 def test_another_address_is_another_backend(fleet):
