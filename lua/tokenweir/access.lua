@@ -42,14 +42,9 @@ local KINDS = {
 local _M = {}
 
 -- What kind of request it is, by the path that the engine will see.
-local function kind_of()
-  local target = variable("request_uri")
-  local kind = KINDS[target]
-  if kind then
-    return kind
-  end
-  local written = path.of(target)
-  kind = KINDS[written]
+local function kind_by_path()
+  local written = path.of(variable("request_uri"))
+  local kind = KINDS[written]
   if kind then
     return kind
   end
@@ -59,6 +54,25 @@ local function kind_of()
   end
   -- `/v1/ch%61t/completions` is the same place to an engine.
   return KINDS[variable("uri")]
+end
+
+-- The kind of a request, and whether it is as most are: nginx.conf knows these, which saves a look at each header.
+local function kind_of()
+  local usual = variable("tw_usual_kind")
+  if usual ~= "" then
+    return usual, true
+  end
+  local kind = kind_by_path()
+  return kind and get_method() == "POST" and kind or "other", false
+end
+
+-- A header of ours, which a usual request does not have.
+local function header(name, usual)
+  if usual then
+    return nil
+  end
+  local value = variable(name)
+  return value
 end
 
 -- The model that the request goes to: what it names, else the configured one, else the only one there is.
@@ -111,6 +125,18 @@ local function choose(r, known, now)
     nil, retry_at and retry_at > now and (retry_at - now) / 1000 or 2)
 end
 
+-- The usual location knows its upstream; what is not usual goes on in another.
+local function go_apart(r, target, var)
+  local apart = target.apart or deadline.apart(r)
+  var.tw_upstream = (target.tls and "https://" or "http://") .. (apart and "tokenweir_apart" or "tokenweir")
+  var.tw_connection = apart and "close" or ""
+  if target.tls then
+    var.tw_sni = target.sni
+  end
+  var.tw_request = record.keep(r)
+  return ngx.exec(target.tls and not target.verify and "@unverified" or "@apart")
+end
+
 --- What the proxy module reads. Values come from the fleet and our own files, which are checked for control characters.
 local function set_variables(r, known)
   local target, var = r.target, ngx.var
@@ -120,17 +146,8 @@ local function set_variables(r, known)
   elseif auth.wanted(known.settings) then
     var.tw_authorization = ""
   end
-  if target.tls then
-    var.tw_sni = target.sni
-    local apart = target.apart or deadline.apart(r)
-    var.tw_upstream = apart and "https://tokenweir_apart" or "https://tokenweir"
-    var.tw_connection = apart and "close" or ""
-    if not target.verify then
-      var.tw_request = record.keep(r)
-      return ngx.exec("@unverified")
-    end
-  elseif deadline.apart(r) then
-    var.tw_upstream, var.tw_connection = "http://tokenweir_apart", "close"
+  if target.tls or deadline.apart(r) then
+    return go_apart(r, target, var)
   end
 end
 
@@ -140,7 +157,7 @@ function _M.run()
   local r = record.take(now)
   ngx.ctx = r
   ngx.var.tw_new_id = new_id()
-  local kind = kind_of()
+  local kind, usual = kind_of()
   local known = state.current(now)
   local settings = known.settings
   if not settings or not known.fleet then
@@ -148,18 +165,18 @@ function _M.run()
   end
   local key = auth.check(settings)
   r.key = key
-  r.priority = auth.priority(key)
+  r.priority = auth.priority(key, header("http_x_priority", usual))
   local most = deadline.of(settings, key)
   if most then
     r.deadline = now + most
   end
-  r.kind = kind and get_method() == "POST" and kind or "other"
+  r.kind = kind
   body.read(r)
   affinity.read(r, settings)
   resolve(r, known, key)
   region.arrive(r.pool.place)
-  sessions.identify(r, settings)
-  variant.read(r, known.fleet)
+  sessions.identify(r, settings, header("http_x_session_id", usual))
+  variant.read(r, known.fleet, header("http_x_precision", usual))
   local control = state.control(known, r.pool)
   breaker.check(r, control, settings, now)
   quarantine.check(r, now)
@@ -187,7 +204,7 @@ function _M.run()
   set_variables(r, known)
 end
 
---- Goes on in the location of backends whose certificate is not verified.
+--- Goes on in the location of what is not usual.
 function _M.resume()
   ngx.ctx = record.find(tonumber(variable("tw_request")))
 end

@@ -118,8 +118,8 @@ end
 local RANK = { high = 3, normal = 2, low = 1 }
 
 --- The request's priority: what it asks for, as far as its key lets it.
-function _M.priority(key)
-  local asked = variable("http_x_priority")
+-- @param asked string or nil, the value of X-Priority
+function _M.priority(key, asked)
   if asked then
     asked = lower(asked)
   end

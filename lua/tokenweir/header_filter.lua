@@ -64,7 +64,7 @@ local function listen(r)
   end
 end
 
--- nginx.conf makes headers of these variables, unless they are empty; the access log has them too.
+-- nginx.conf makes headers of these variables, unless they are empty.
 local function tell(r)
   local var, shown = ngx.var, state.current(now_ms()).settings.headers
   if shown.backend then
@@ -80,7 +80,6 @@ local function tell(r)
   if shown.wait_ms then
     var.tw_wait = floor(r.wait_ms)
   end
-  r.told = shown.backend and shown.predicted_tokens and r.mean and shown.wait_ms
 end
 
 --- Handles the head of any answer.

@@ -63,6 +63,12 @@ function _M.start(path)
   for _, name in ipairs(MODULES) do
     require(name)
   end
+  -- What nginx.conf calls for each request: a global, since `require` would look for the module each time.
+  rawset(_G, "tokenweir", {
+    access = require("tokenweir.access").run, resume = require("tokenweir.access").resume,
+    balancer = require("tokenweir.balancer").run, header_filter = require("tokenweir.header_filter").run,
+    body_filter = require("tokenweir.body_filter").run, log = require("tokenweir.log").run,
+  })
 end
 
 return _M

@@ -1,9 +1,11 @@
 --- The log phase: frees what a request held, whatever became of it, and records how it went.
+local access_json = require "tokenweir.core.access_json"
 local affinity = require "tokenweir.affinity"
 local body = require "tokenweir.body"
 local clock = require "tokenweir.clock"
 local completion = require "tokenweir.completion"
 local deadline = require "tokenweir.deadline"
+local json_string = require "tokenweir.core.json_string"
 local ledger = require "tokenweir.ledger"
 local limits = require "tokenweir.limits"
 local metrics = require "tokenweir.metrics"
@@ -17,8 +19,9 @@ local usage = require "tokenweir.core.usage"
 local waiting = require "tokenweir.waiting"
 
 local ngx = ngx
+local encode, line_of = json_string.encode, access_json.of
+local sub = string.sub
 local variable = require("tokenweir.variable").get
-local ceil, floor = math.ceil, math.floor
 local now_ms = clock.ms
 
 --- A reservation whose client has gone is kept for at most this much longer than the engine probably needs.
@@ -42,23 +45,13 @@ local function free(r, outcome, now)
   waiting.wake(now)
 end
 
-local function write_variables(r, outcome, output, prompt)
+-- What the access log tells, see nginx.conf.
+local function write_line(r, id, outcome, output, prompt)
   local var = ngx.var
-  local first = r.first_token or r.first_byte
-  var.tw_kind, var.tw_model, var.tw_outcome = r.kind, r.model, outcome
-  if r.key then
-    var.tw_key = r.key.id
+  var.tw_record = line_of(r, id, outcome, output, prompt)
+  if not r.kind or r.kind == "other" then
+    var.tw_escaped_path = sub(encode(variable("uri")), 2, -2)
   end
-  if r.tries ~= 1 then
-    var.tw_tries = r.tries
-  end
-  if not r.told then
-    var.tw_backend = r.backend
-    var.tw_predicted = r.mean and ceil(r.mean * r.n) or "null"
-    var.tw_wait = r.wait_ms and floor(r.wait_ms) or "null"
-  end
-  var.tw_output, var.tw_prompt = output or "null", prompt or "null"
-  var.tw_ttft = first and floor(first - r.arrived) or "null"
 end
 
 -- A request that never had a backend.
@@ -68,7 +61,7 @@ local function unserved(r, status, now)
   if r.limited then
     limits.settle(r, 0)
   end
-  write_variables(r, outcome)
+  write_line(r, variable("tw_id"), outcome)
 end
 
 -- Reads what an answer told that broke off; whole ones the body filter has read.
@@ -104,22 +97,17 @@ local function served(r, status, now)
     affinity.made(r, r.usage.id, now)
   end
   affinity.ended(r, outcome, prompt, output, cached, now)
-  completion.write(r, variable("tw_id"), status, outcome, output, source, prompt, cached, now)
-  write_variables(r, outcome, output, prompt)
-end
-
--- nginx refused it before the access phase.
-local function unknown()
-  local var = ngx.var
-  var.tw_predicted, var.tw_output, var.tw_prompt, var.tw_wait, var.tw_ttft = "null", "null", "null", "null", "null"
-  var.tw_tries = 0
+  local id = variable("tw_id")
+  completion.write(r, id, status, outcome, output, source, prompt, cached, now)
+  write_line(r, id, outcome, output, prompt)
 end
 
 --- Ends a request.
 function _M.run()
   local r = ngx.ctx
   if not r.taken then
-    return unknown()
+    -- nginx refused it before the access phase
+    return write_line(r, variable("tw_id"), "")
   end
   local status, now = ngx.status, now_ms()
   waiting.leave(r)

@@ -37,9 +37,10 @@ local write_at, writes = 0, 0
 
 --- Tells the session of a request: `r.session`, `r.session_set` (nil where nothing tells one), `r.continues` (it names
 -- an answer that is there already).
-function _M.identify(r, settings)
+-- @param header string or nil, the value of X-Session-ID
+function _M.identify(r, settings, header)
   local key = r.key
-  r.session, r.session_set = identify(ngx.var.http_x_session_id, r.parsed, settings.sessions.by_user,
+  r.session, r.session_set = identify(header, r.parsed, settings.sessions.by_user,
     key and key.seed or 0)
 end
 

@@ -2,7 +2,6 @@
 local contract = require "tokenweir.contract"
 local errors = require "tokenweir.errors"
 
-local ngx = ngx
 local lower = string.lower
 local concat, sort = table.concat, table.sort
 
@@ -27,9 +26,9 @@ local function variants_of(fleet, pool)
   return pool.variants
 end
 
---- Reads the header into `r.precision`; a variant that no backend holds ends the request.
-function _M.read(r, fleet)
-  local asked = ngx.var.http_x_precision
+--- Puts what X-Precision asks for into `r.precision`; a variant that no backend holds ends the request.
+-- @param asked string or nil, its value
+function _M.read(r, fleet, asked)
   if not asked or asked == "" then
     return
   end

@@ -1,0 +1,58 @@
+"""What the access log tells of a request is JSON, whatever the request was."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tokenweir.luavm import new_runtime
+
+lua: Any = new_runtime()
+line_of: Any = lua.eval(b'require("tokenweir.core.access_json").of')
+
+
+def _read(record: dict[bytes, Any], outcome: bytes, *figures: int | None) -> dict[str, Any]:
+    members = line_of(lua.table_from(record), b"request-1", outcome, *figures)
+    read: dict[str, Any] = json.loads(b"{" + members + b'"}')
+    return read
+
+
+def test_a_served_request_is_told_with_its_figures() -> None:
+    record = {
+        b"kind": b"chat",
+        b"pool": lua.table_from({b"json": b'"m\\"1"'}),
+        b"key": lua.table_from({b"json": b'"team"'}),
+        b"backend": b"gpu-a",
+        b"mean": 99.2,
+        b"n": 2,
+        b"arrived": 1000.5,
+        b"first_byte": 1020.9,
+        b"wait_ms": 3.9,
+        b"tries": 1,
+    }
+    assert _read(record, b"ok", 40, 500) == {
+        "kind": "chat",
+        "model": 'm"1',
+        "key": "team",
+        "backend": "gpu-a",
+        "outcome": "ok",
+        "predicted": 199,
+        "output": 40,
+        "prompt": 500,
+        "wait_ms": 3,
+        "ttft_ms": 20,
+        "tries": 1,
+        "id": "request-1",
+    }
+
+
+def test_a_request_that_was_refused_before_it_was_read_has_no_figures() -> None:
+    told = _read({}, b"")
+    assert told["id"] == "request-1"
+    assert (told["kind"], told["model"], told["key"], told["backend"], told["outcome"]) == ("",) * 5
+    assert [told[name] for name in ("predicted", "output", "prompt", "wait_ms", "ttft_ms")] == [None] * 5
+    assert told["tries"] == 0
+
+
+def test_counts_beyond_32_bits_are_bounded() -> None:
+    assert _read({b"wait_ms": 1e12, b"mean": 1e12, b"n": 1}, b"ok", 10**12, 1)["output"] == 2**31 - 1
