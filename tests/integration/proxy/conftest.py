@@ -96,8 +96,19 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with ca.pem and what it signed: engine-a.pem and engine-b.pem, both for engine-c too."""
     folder = tmp_path_factory.mktemp("ca")
     curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
+    signs = ("-addext", "keyUsage=critical,keyCertSign")  # Python 3.13 asks for it
     openssl(
-        "req", "-x509", *curve, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=test CA", folder=folder
+        "req",
+        "-x509",
+        *curve,
+        "-keyout",
+        "ca.key",
+        "-out",
+        "ca.pem",
+        "-subj",
+        "/CN=test CA",
+        *signs,
+        folder=folder,
     )
     for name in ("engine-a", "engine-b"):
         (folder / "ext").write_text(f"subjectAltName=DNS:{name}.test,DNS:engine-c.test,IP:127.0.0.1\n")
