@@ -28,7 +28,7 @@ _RING = "".join(_WORDS[start : start + TOKEN_BYTES] for start in _starts)
 
 def count(text: str) -> int:
     """Tokens of a text."""
-    return -(-(len(text) if text.isascii() else len(text.encode())) // TOKEN_BYTES)
+    return -(-(len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))) // TOKEN_BYTES)
 
 
 def block_hashes(text: str, block_tokens: int, salt: Hashable = None) -> list[int]:

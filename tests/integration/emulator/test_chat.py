@@ -136,6 +136,12 @@ async def test_a_wrong_parameter_is_named(
     assert (await running.executed())["total"] == 0
 
 
+async def test_a_lone_surrogate_is_a_character_like_others(running: Running) -> None:
+    body = b'{"model": "llama-3-8b", "messages": [{"role": "user", "content": "half a pair: \\ud800"}]}'
+    answer = await running.client.post("/v1/chat/completions", content=body)
+    assert answer.status_code == 200
+
+
 async def test_a_body_that_is_no_json_is_refused(running: Running) -> None:
     response = await running.client.post("/v1/chat/completions", content=b'{"model": ')
     assert (response.status_code, response.json()["error"]["code"]) == (400, "invalid_json")
