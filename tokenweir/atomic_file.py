@@ -9,7 +9,7 @@ from pathlib import Path
 
 def write_atomically(path: Path, text: str, mode: int, owner: tuple[int, int] | None = None) -> None:
     """Replace `path`, whose folder is made where it is missing. `owner` is (user, group) by number, None for
-    this process's. Raises OSError; the old text stays then."""
+    this process's. Raises OSError, which names the file; the old text stays then."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -21,6 +21,8 @@ def write_atomically(path: Path, text: str, mode: int, owner: tuple[int, int] | 
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).replace(path)
-    except BaseException:
+    except BaseException as error:
         Path(temporary).unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            error.filename = error.filename or str(path)
         raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,6 +32,13 @@ def told() -> Iterator[None]:
         hint = "; it belongs to another user: run this as that user, or remove it"
         sys.stderr.write(f"error: {error.filename}: {error.strerror}{hint}\n")
         raise typer.Exit(1) from None
-    except (ConfigError, StackError, OSError) as error:
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            hint = "; free some space there, or set another `state_dir` in tokenweir.yaml"
+            sys.stderr.write(f"error: {error.filename or 'a file'}: {error.strerror}{hint}\n")
+        else:
+            sys.stderr.write(f"error: {error}\n")
+        raise typer.Exit(1) from None
+    except (ConfigError, StackError) as error:
         sys.stderr.write(f"error: {error}\n")
         raise typer.Exit(1) from None

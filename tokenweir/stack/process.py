@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tokenweir.atomic_file import write_atomically
 from tokenweir.stack.identity import Identity, alive, identify, members
 
 
@@ -32,9 +33,7 @@ class Record:
 
     def write(self, folder: Path) -> None:
         """Put the record into `folder`, whole or not at all."""
-        temporary = folder / f".{self.name}.json"
-        temporary.write_text(json.dumps(asdict(self)))
-        temporary.replace(folder / f"{self.name}.json")
+        write_atomically(folder / f"{self.name}.json", json.dumps(asdict(self)), 0o644)
 
 
 def read_record(path: Path) -> Record | None:

@@ -7,6 +7,7 @@ import pwd
 import shutil
 from pathlib import Path
 
+from tokenweir.atomic_file import write_atomically
 from tokenweir.stack.credentials import password_files, render_acl
 from tokenweir.stack.errors import StackError
 from tokenweir.stack.part import Part, Port
@@ -37,10 +38,8 @@ def _user() -> str | None:
 
 
 def _private(path: Path, text: str, user: str | None) -> None:
-    path.touch(mode=0o600)
-    path.write_text(text)
-    if user:
-        shutil.chown(path, user, user)
+    entry = pwd.getpwnam(user) if user else None
+    write_atomically(path, text, 0o600, (entry.pw_uid, entry.pw_gid) if entry else None)
 
 
 def part(settings: Settings) -> Part:

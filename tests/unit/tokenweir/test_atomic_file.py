@@ -19,8 +19,9 @@ def test_a_write_that_fails_leaves_the_old_text_and_no_litter(
         raise OSError(5, "I/O error")
 
     monkeypatch.setattr("tokenweir.atomic_file.os.fsync", broken)
-    with pytest.raises(OSError, match="I/O"):
+    with pytest.raises(OSError, match="I/O") as failed:
         write_atomically(path, "new", 0o600)
+    assert failed.value.filename == str(path)
     assert path.read_text() == "old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["x"]
 

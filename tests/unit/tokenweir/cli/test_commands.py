@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import signal
 import subprocess
@@ -35,6 +36,17 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         return str(tmp_path / "tokenweir.yaml")
 
     return put
+
+
+def test_a_full_disk_is_told_with_the_file_and_what_to_do(write, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("tokenweir.atomic_file.os.fsync", full)
+    status, output = run("render", "--config", write("backends: [http://10.0.0.1:8000]\n"))
+    assert status == 1
+    assert "No space left on device; free some space there, or set another `state_dir`" in output
+    assert "var" in output.partition(": No space")[0], "the file is named"
 
 
 def test_key_prints_a_new_key_and_lines_for_the_configuration_that_know_only_its_hash() -> None:
