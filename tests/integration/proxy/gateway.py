@@ -11,7 +11,7 @@ import subprocess
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import httpx
 import redis
@@ -19,7 +19,6 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from tests.integration.servers import PATIENCE, ROOT, applied_everywhere, nginx_program, observed, wait_until
-from tests.integration.upstream import Upstream
 from tests.ports import free_port
 from tokenweir import backend_keys
 from tokenweir.config.loading import parse
@@ -46,7 +45,19 @@ HTTP = httpx.Client(
 COST = Cost(prefill=0.05, base=10, per_sequence=0.1, per_kv_token=0.0001)
 
 
-def backend(upstream: Upstream, **changes: Any) -> Backend:
+class Server(Protocol):
+    """What listens on this host under a name."""
+
+    @property
+    def name(self) -> str:
+        """The backend's id."""
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+
+
+def backend(upstream: Server, **changes: Any) -> Backend:
     """An upstream as a backend of a snapshot."""
     members: dict[str, Any] = {
         "id": upstream.name,

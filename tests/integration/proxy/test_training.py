@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -16,7 +19,6 @@ import yaml
 from sidecar.learning import recording
 from tests.integration.proxy.gateway import Gateway, backend
 from tests.integration.servers import ROOT, wait_until
-from tests.integration.upstream import Answer, Received, Upstream
 from tokenweir.contract.records import Completion
 
 REQUESTS = 800
@@ -25,24 +27,56 @@ PACE_S = 0.011
 LONG, SHORT = "Write an essay about", "Briefly, in a word, about"
 
 
+SLOW_S = 3.0
+"""What no request may take while a model is trained and taken into service: far more than noise, far less
+than waiting for the training would."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An emulated engine, a hundred times as fast as a real one."""
+
+    name: str
+    port: int
+    process: subprocess.Popen[str]
+
+
+@pytest.fixture
+def engines() -> Iterator[list[Engine]]:
+    """Two of them."""
+    started = []
+    for number in range(2):
+        command = [sys.executable, "-m", "emulator", "--port", "0", "--speed", "100"]
+        process = subprocess.Popen(
+            [*command, "--served-model-name", "llama"], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        found = re.search(r"http://\S+:(\d+)", process.stdout.readline())
+        assert found
+        started.append(Engine(f"emulated-{number}", int(found[1]), process))
+    yield started
+    for engine in started:
+        engine.process.terminate()
+        engine.process.wait(30)
+
+
 def ask(gateway: Gateway, number: int, long: bool) -> int:
     """One request; returns the tokens that were predicted of it."""
     text = "well " * (number % 29) + f"{LONG if long else SHORT} subject{number % 97}"
-    answer = gateway.post(messages=[{"role": "user", "content": text}])
+    answer = gateway.post(
+        messages=[{"role": "user", "content": text}],
+        headers={"X-Emulator-Output-Tokens": str(300 if long else 6)},
+    )
+    assert answer.elapsed.total_seconds() < SLOW_S
     assert answer.status_code == 200
     return int(answer.headers["X-Tokenweir-Predicted-Tokens"])
 
 
-def answer(received: Received) -> Answer:
-    return Answer(tokens=300 if b"essay" in received.body else 6)
-
-
 @pytest.mark.timeout(300)
 def test_a_model_trained_from_the_traffic_is_served_without_a_request_failing(
-    start_gateway: Callable[..., Gateway], upstream: Upstream, tmp_path: Path
+    start_gateway: Callable[..., Gateway], engines: list[Engine], tmp_path: Path
 ) -> None:
-    upstream.answer = answer
-    gateway = start_gateway([backend(upstream)], {"predictor": {"sample": 1.0}})
+    gateway = start_gateway([backend(engine) for engine in engines], {"predictor": {"sample": 1.0}})
     for number in range(REQUESTS):
         before = ask(gateway, number, number % 2 == 0)
         time.sleep(PACE_S)
@@ -89,6 +123,7 @@ def test_a_model_trained_from_the_traffic_is_served_without_a_request_failing(
             return all(applied.get(pid, "-") in version for pid in gateway.workers())
 
         wait_until(live, what="the trained model in every worker")
+        assert gateway.metric("tokenweir_predictor", version=json.loads(version)["version"]) == 1
     finally:
         trained.set()
         users.join()
