@@ -27,6 +27,8 @@ from tokenweir.luavm import new_runtime
 DRIVER = Path(__file__).with_name("gateway.lua")
 FIT_EVERY_MS = 1000.0
 STATS_EVERY_MS = 1000.0
+ENGINES = {Exhaustion.PREEMPT: "vllm", Exhaustion.ABORT: "llamacpp", Exhaustion.CRASH: ""}
+"""What telemetry calls engines of each kind; nothing is known of those that crash."""
 COST_CHANGE = 0.02
 """Relative change of a fitted coefficient that makes the snapshot be built anew."""
 SESSIONS_KEPT = 100_000
@@ -67,7 +69,7 @@ class Tokenweir(Router):
             gateway.learn,
             gateway.outcome,
         )
-        self._lua_head = gateway.head
+        self._lua_serve = gateway.serve
         self._settings = PolicySettings(**(thresholds or {})).model_dump()
         self._margin = Margin()
         self._lengths = Lengths()
@@ -80,8 +82,6 @@ class Tokenweir(Router):
         self._ramp_config = RampConfig()
         self._admit = [1.0] * self.count
         self._jobs: dict[int, Job] = {}
-        self._tickets: dict[int, int] = {}
-        self._ticket = 0
         self._arrivals: dict[int, float] = {}
         self._paused: dict[int, list[Job]] = {}
         self._synced = [-1] * self.count
@@ -107,6 +107,7 @@ class Tokenweir(Router):
                     "low": low,
                     "high": high,
                     "capacity": server.capacity,
+                    "engine": ENGINES[server.spec.kind],
                     "cost": self._published[i].model_dump(),
                 }
             )
@@ -289,28 +290,31 @@ class Tokenweir(Router):
     @property
     def waiting(self) -> int:
         """Requests that wait."""
-        return len(self._tickets)
+        return len(self._jobs)
 
     def enter(self, job: Job, now: float) -> None:
-        """It takes a ticket."""
-        self._ticket += 1
-        self._tickets[job.number] = self._ticket
+        """It joins the queue."""
         self._jobs[job.number] = job
         self._arrivals[job.number] = now
-        self._gateway.enter(job.number, self._ticket)
+        self._gateway.enter(job.number, job.key.encode(), now)
 
-    def head(self, now: float) -> Job | None:
-        """Whose turn it is, by the core's order."""
-        if not self._tickets:
+    def next(self, now: float) -> tuple[Job, int] | None:
+        """Who is served next, by the core's queue."""
+        if not self._jobs:
             return None
-        return self._jobs[self._lua_head()]
+        self._bring_up()
+        number, index = self._lua_serve(now)
+        if number < 0:
+            return None
+        job = self._jobs.pop(number)
+        del self._arrivals[number]
+        return job, index - 1
 
     def leave(self, job: Job, now: float) -> None:
-        """Out of the line."""
-        self._gateway.leave(self._tickets.pop(job.number))
+        """Out of the queue."""
+        self._gateway.leave(job.number)
         del self._jobs[job.number], self._arrivals[job.number]
-        if job.failure:
-            self._lua_release(job.number)
+        self._lua_release(job.number)
 
     def expired(self, now: float) -> Job | None:
         """Who has waited too long (`queue.max_wait`)."""
