@@ -31,6 +31,9 @@ local LONGEST_ID = 256
 
 local _M = {}
 
+local PEERS_EVERY_MS = 100
+
+local peers, peers_at = 0, 0
 local rings = rings_of.new()
 local everyone, everyone_count = {}, 0
 
@@ -116,11 +119,19 @@ function _M.reckon(view, r, candidates, count)
   core.reckon(region.cache(), view, r, candidates, count)
 end
 
+-- How many other gateways there are; looked up now and then, not for each request.
+local function peers_of(now)
+  if now - peers_at > PEERS_EVERY_MS then
+    peers, peers_at = dict:get("peers") or 0, now
+  end
+  return peers
+end
+
 --- A request got a backend.
 function _M.served(known, r, index, now)
   local how = known.settings.sessions
   local what, a, b = core.served(region.cache(), known.fleet, r, index, now, how.move_ms,
-    dict:get("peers") or 0)
+    peers_of(now))
   if r.home then
     metrics.add("session_requests", 1, r.model, r.settled and r.verdict or "new")
   end
