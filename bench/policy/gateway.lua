@@ -1,3 +1,6 @@
+
+
+
 --- A gateway without nginx: the modules of `core` on plain tables, driven by the simulator. Nothing is decided here.
 --
 --   local gateway = new(policy, seed)
@@ -8,21 +11,26 @@
 --
 -- The progress of streams is not told token by token: a sequence that joined its engine's decoding steps at `joined`
 -- with `base` tokens out has produced base + steps - joined.
+local affinity = require "tokenweir.core.affinity"
+local cache_memory = require "tokenweir.core.cache_memory"
 local check = require "tokenweir.core.check"
 local eligible = require "tokenweir.core.eligible"
 local fleets = require "tokenweir.core.fleet"
 local health = require "tokenweir.core.health"
 local load = require "tokenweir.core.load"
 local policies = require "tokenweir.core.policy"
+local prefix_blocks = require "tokenweir.core.prefix_blocks"
 local queue = require "tokenweir.core.queue"
+local rings_of = require "tokenweir.core.rings"
 local room = require "tokenweir.core.room"
 local running = require "tokenweir.core.running"
-
 local skill = require "tokenweir.core.skill"
+local stay = require "tokenweir.core.policy.stay"
 
 local MODEL = "m"
 local FULL, NOBODY = 0, -1
 local CLASS_THRESHOLD = 50
+local MOVE_MS = 600000
 
 local function decoded(value)
   if type(value) ~= "table" then
@@ -52,6 +60,9 @@ return function(policy_name, seed)
   local stats, reference = nil, {}
   local judged = skill.new()
 
+  local memory, rings = cache_memory.new(), rings_of.new()
+  local everyone = {}
+
   local gateway = {}
 
   --- Puts a snapshot into effect. The fleet's size stays.
@@ -67,10 +78,12 @@ return function(policy_name, seed)
       size = fleet.size
       rows, loads = health.new(size), load.new(size)
       for i = 1, size do
+        everyone[i] = i
         decoding[i], counts[i], synced[i] = {}, 0, 0
       end
     end
     pool = fleet.models[MODEL]
+    cache_memory.follow(memory, fleet)
     view.fleet, view.load = fleet, loads
     view.settings = policies.settings(snapshot.thresholds)
     query.settings, query.health, query.by_turn = view.settings, rows, policy.by_turn
@@ -86,9 +99,15 @@ return function(policy_name, seed)
     view.settings[name] = value
   end
 
-  --- A request by its number; `mean` < 0: by the running figures.
-  function gateway.request(id, prompt, mean, median, q90, sd, session_index, cached)
-    local r = { prompt = prompt, n = 1, draw = random() }
+  --- Marks who is loaded; when telemetry came.
+  function gateway.watch(now)
+    view.now = now
+    affinity.watch(memory, view, everyone, size, stay.use)
+  end
+
+  --- A request by its number; `mean` < 0: by the running figures. Its session: two halves of a hash, or nil.
+  function gateway.request(id, prompt, mean, median, q90, sd, session, session_set)
+    local r = { prompt = prompt, n = 1, draw = random(), session = session, session_set = session_set, pool = pool }
     if mean < 0 or judged.left then
       running.predict(stats, nil, CLASS_THRESHOLD, nil, r)
     else
@@ -96,10 +115,26 @@ return function(policy_name, seed)
       r.class = median < CLASS_THRESHOLD and "low" or "high"
     end
     r.said_median, r.said_q90 = median, q90
-    if session_index > 0 then
-      r.session_index, r.cached = session_index, cached
-    end
     records[id] = r
+  end
+
+  --- The beginnings of its prompt: hashes, and where each of them ends, tokens.
+  function gateway.blocks(id, hashes, ends, count)
+    local r = records[id]
+    r.blocks = prefix_blocks.new()
+    for k = 1, count do
+      prefix_blocks.add(r.blocks, 0ULL + hashes[k], ends[k])
+    end
+    if r.prompt > r.blocks.bytes then
+      r.blocks.bytes = r.prompt
+    end
+  end
+
+  --- The place on the ring of a session.
+  function gateway.home(session, session_set)
+    local r = { session = session, session_set = session_set, pool = pool }
+    affinity.locate(memory, rings, fleet, r, 0, MOVE_MS)
+    return r.home
   end
 
   --- Figures of the model's completions, as the sidecar publishes them.
@@ -110,15 +145,19 @@ return function(policy_name, seed)
   -- A backend for a record, or nil and why not; never the place `apart`.
   local function choose(r, now, apart)
     query.now, view.now = now, now
-    query.prompt, query.draw, query.apart = r.prompt, r.draw, apart
+    r.pool = pool
+    affinity.locate(memory, rings, fleet, r, now, MOVE_MS)
+    query.prompt, query.draw, query.stay, query.apart = r.prompt, r.draw, r.stay, apart
     local count, word, _, spare = eligible.filter(fleet, pool, query, candidates)
     if count == 0 then
       return nil, word
     end
+    affinity.reckon(memory, view, r, candidates, count)
     return policies.among(policy, view, r, candidates, count, spare)
   end
 
   local function take(r, index, now)
+    affinity.served(memory, fleet, r, index, now, MOVE_MS, 0)
     load.reserve(loads[index], r)
     r.at = index
     health.probe(rows[index - 1], now)
@@ -170,6 +209,12 @@ return function(policy_name, seed)
       local r = list[k]
       progress(row, r, r.base + steps - r.joined)
     end
+  end
+
+  --- It was served well: its server has prompt and output in its cache, and says how much it had before.
+  function gateway.cached(id, output, cached, now)
+    local r = records[id]
+    affinity.ended(memory, r, fleet.slot[r.at], r.prompt, output, cached, now)
   end
 
   --- It is over, well or not.

@@ -16,6 +16,7 @@ local bit = require "bit"
 local ffi = require "ffi"
 local dict = ngx.shared.tokenweir_documents
 local int32 = ffi.typeof("int32_t")
+local knows = require("tokenweir.core.known_sessions").knows
 local match = string.match
 local rshift = bit.rshift
 local text, tonumber = request.text, tonumber
@@ -110,7 +111,9 @@ function _M.locate(known, r, now)
     local i = known.fleet.at_place[r.pin]
     r.pinned = i > 0 and r.pool.upstream_of[i] ~= nil and r.pin or nil
   elseif on(known.settings) then
-    core.locate(region.cache(), rings, known.fleet, r, now, known.settings.sessions.move_ms)
+    local how = known.settings.sessions
+    local elsewhere = r.session and knows(region.known_sessions(), r.session, r.session_set, now, how.memory_ms)
+    core.locate(region.cache(), rings, known.fleet, r, now, how.move_ms, elsewhere)
   end
 end
 
