@@ -23,6 +23,8 @@ class EngineKind:
     model: str = "llama-3-8b"
     kind: str = "preempt"
     speed: float = 1.0
+    capacity: int | None = None
+    """KV tokens; None: what the GPU holds."""
 
 
 class Engine(Process):
@@ -34,6 +36,8 @@ class Engine(Process):
         argv += ["--gpu", emulated.gpu, "--model", emulated.model, "--kind", emulated.kind]
         self._journal = folder / f"{name}.journal"
         argv += ["--speed", str(emulated.speed), "--journal", str(self._journal)]
+        if emulated.capacity is not None:
+            argv += ["--capacity", str(emulated.capacity)]
         super().__init__(name, argv, folder / f"{name}.log", cwd=ROOT)
 
     @property

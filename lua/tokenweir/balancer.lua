@@ -93,6 +93,7 @@ local function again(r)
   if not pool or r.tries >= known.settings.limits.tries then
     return ngx.exit(BUSY)
   end
+  waiting.will_wake()
   ledger.release(r)
   waiting.wake(now)
   r.tried_count = r.tried_count + 1

@@ -5,10 +5,9 @@ local degraded_as = require("tokenweir.core.degraded").as
 local errors = require "tokenweir.errors"
 local ledger = require "tokenweir.ledger"
 local limits = require "tokenweir.limits"
-local sse = require "tokenweir.core.sse"
+local record = require "tokenweir.record"
 local state = require "tokenweir.state"
 local upstream_log = require "tokenweir.upstream_log"
-local usage = require "tokenweir.core.usage"
 
 local ngx = ngx
 local now_ms = clock.ms
@@ -53,11 +52,9 @@ local function listen(r)
     return
   end
   if r.stream and find(ngx.header["Content-Type"] or "", "text/event-stream", 1, true) then
-    r.sse = r.sse_state
-    sse.reset(r.sse)
+    record.read_stream(r)
   else
-    r.usage = r.usage_state
-    usage.reset(r.usage)
+    record.read_plain(r)
   end
   if r.kind == "responses" then
     (r.sse or r.usage).wants_id = true

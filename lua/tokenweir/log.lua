@@ -35,6 +35,7 @@ local function runs_on(r)
 end
 
 local function free(r, outcome, now)
+  waiting.will_wake()
   if outcome == "client_gone" and runs_on(r) then
     local target = r.target
     local needed = target.prefill * r.prompt + target.step * (r.q90 or r.mean or 0)

@@ -7,11 +7,12 @@ local max = math.max
 local _M = {}
 
 --- A waiter was given a place.
--- @param released_at when a place was last given back in any worker, ms
-function _M.served(w, now, released_at)
+-- @param tide of releases; @param released_at when the last of them was, ms
+function _M.served(w, now, tide, released_at)
   local model, waited = w.record.model, now - w.came
   observe("queue_wait", waited / 1000, model, w.priority)
-  if released_at > w.came and w.blocked >= 0 then
+  -- It had been tried in vain, and a place was given back since.
+  if w.blocked >= 0 and tide == tide and w.blocked ~= tide then
     observe("queue_wake", max(0, now - released_at) / 1000, model)
   end
   if w.estimate and w.estimate > 0 then

@@ -87,7 +87,7 @@ local function serve(entry, now)
     end
     uncount(w)
     w.granted = true
-    queue_metrics.served(w, now, released_at)
+    queue_metrics.served(w, now, tide, released_at)
     w.record.semaphore:post(1)
   end
   if q.stuck and now - swept_at > SWEEP_MS then

@@ -41,7 +41,7 @@ local DEFINITION = [[
 typedef struct { double seen, length; char bytes[256]; double pad[6]; } tw_name;
 typedef struct {
   double pid, claimed_at, used;   /* used: only the loads 0 .. used - 1 were ever touched */
-  double releases, released_at;   /* how many places of backends it gave back, and when the last, ms */
+  double releases, released_at;   /* places of backends it gave back, twice, odd while it does; when the last, ms */
   double waiting_bytes[CLASSES];  /* of its requests that wait, by priority class */
   double depth[MODELS], arrivals[MODELS];
   double lined[MODELS];           /* 1: something was written into that line */
@@ -69,6 +69,7 @@ ffi.cdef((DEFINITION:gsub("%u%u[%u_]+", {
 })))
 
 local SIZE = ffi.sizeof("tw_region")
+local NAN = 0 / 0
 local MAGIC = 0x7765697274776f74ULL
 local HEADER = ffi.typeof("uint64_t[4]")
 
@@ -297,18 +298,28 @@ function _M.peers(now)
   return map.peers[map.peers_current]
 end
 
---- Counts a place of a backend that was given back.
+--- Says that a place of a backend is about to be given back; `gave_back` must follow.
+function _M.gives_back()
+  own.releases = own.releases + 1
+end
+
+--- Says that it was.
 function _M.gave_back(now)
   own.releases, own.released_at = own.releases + 1, now
 end
 
---- @return number that is another one after every release in any worker; when the last was, ms
+--- @return number that is another one after every release in any worker, NaN while one is under way; when the last
+--   was, ms
 function _M.tide()
   local _, slots, count = _M.live()
   local sum, last = 0, 0
   for k = 1, count do
     local slot = slots[k]
-    sum = sum + slot.releases
+    local releases = slot.releases
+    if releases % 2 ~= 0 then
+      return NAN, last
+    end
+    sum = sum + releases
     if slot.released_at > last then
       last = slot.released_at
     end

@@ -75,6 +75,10 @@ function _M.leave(r)
   end
 end
 
+--- A place of a backend is about to be given back: until `wake`, nobody passes the first one, which has not been tried
+-- with that place.
+_M.will_wake = region.gives_back
+
 --- A place of a backend was given back in this worker: whoever waits here looks at once.
 function _M.wake(now)
   gave_back(now)

@@ -80,7 +80,7 @@ end
 --- See `init.lua`.
 function _M.of(q, w, now)
   local count, work, same = ahead(q, w)
-  local raw = wait.raw(q.shared, work + w.work)
+  local raw = wait.raw(q.shared, work + w.work, w.tag)
   if not raw then
     return count + 1, nil, nil
   end
@@ -88,7 +88,7 @@ function _M.of(q, w, now)
     w.raw, w.raw_at = raw, now  -- to be compared with what comes true
   end
   local class = CLASS[w.priority]
-  local likely, share = raw * wait.factor(q.shared, class), q.floors[class]
+  local likely, share = raw * wait.factor(q.shared, raw), q.floors[class]
   if q.settings.order == "fifo" or share <= 0 then
     return count + 1, likely, nil
   end

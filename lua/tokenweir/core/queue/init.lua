@@ -20,7 +20,8 @@
 --
 -- `settings`: order ("fair": see `tags.lua`; "fifo": as they came; "score": hybrid's score, short outputs first),
 -- window and pass_ms (of the passing rule, below), classes = { high = { weight =, floor = }, normal =, low = }.
--- `now` is ms, always passed in. `tide` is a number that is another one after every release of a backend's place.
+-- `now` is ms, always passed in. `tide` is a number that is another one after every release of a backend's place; NaN
+-- while one is under way: then only the first is tried.
 --
 -- **Passing.** `try(w, apart)` finds w a place, never the place `apart`, and reserves it; what it returns is returned
 -- by `next`, unless it is nil or false. The first in the order is tried first. Where no place has room for it, up to
@@ -149,14 +150,14 @@ end
 function _M.push(q, w, now, guess)
   local c, sum = CLASS[w.priority], served(q)
   local alone = waiting(q) == 0
-  if alone then
-    wait.begin(q.shared, sum, now, guess)
-  end
   if alone or waiting(q, c) == 0 then
     tags.owe(q.shared, c, q.floors[c], w.work, sum)
   end
   w.flow_id = tags.flow(w.flow)
   set_key(q, w, now, alone)
+  if alone then
+    wait.begin(q.shared, sum, now, guess)
+  end
   w.came, w.raw, w.blocked, w.tried, w.since, w.hold, w.waits = now, nil, -1, 0, 0, 0, true
   insert(q.order[c], w.key, w, w.work)
   insert(q.ages[c], now, w, w.work)
@@ -215,7 +216,7 @@ local function serve(q, w, now)
     tags.settle(q.shared, c, q.floors[c], w.work, sum)
   end
   if w.raw then
-    wait.learn(q.shared, c, w.raw, now - w.raw_at)
+    wait.learn(q.shared, w.raw, now - w.raw_at)
   end
   show(q)
 end

@@ -12,6 +12,7 @@ local WINDOW = NUMBERS.queue_window + 1
 local CLASSES = 3
 local MARKS = 8
 local FLOW_SETS = 1024
+local STEPS = 10
 
 local DEFINITION = [[
 typedef struct { uint64_t key; double tag; } tw_flow;
@@ -22,8 +23,9 @@ typedef struct {
   double due[CLASSES];           /* work served in all at which a class is owed a turn */
   double served;                 /* work of workers that are gone */
   double rate, sampled, sampled_at, began_at, trust;   /* work a ms, see `wait.lua` */
-  double factor[CLASSES];        /* what waits were, over what was reckoned; 0: not known yet */
-  double pad[2];
+  double factor[STEPS];          /* what waits were, over what was reckoned, by that; 0: not known yet */
+  double learned[STEPS];
+  double clock_rate, clock_sampled, clock_trust;   /* how fast V rises, a ms */
   tw_flow_set flows[FLOW_SETS];
 } tw_queue;
 typedef struct {
@@ -44,10 +46,11 @@ typedef struct {
 
 ffi.cdef((DEFINITION:gsub("%u%u[%u_]+", {
   CLASSES = CLASSES, WINDOW = WINDOW, MARKS = MARKS, FLOW_SETS = FLOW_SETS,
+  STEPS = STEPS,
 })))
 
 local _M = {
-  WINDOW = WINDOW, MARKS = MARKS, FLOW_SETS = FLOW_SETS, LINE_SIZE = ffi.sizeof("tw_line"),
+  WINDOW = WINDOW, MARKS = MARKS, FLOW_SETS = FLOW_SETS, STEPS = STEPS, LINE_SIZE = ffi.sizeof("tw_line"),
   --- Priority classes, as the arrays number them.
   CLASS = { high = 0, normal = 1, low = 2 },
   LAST_CLASS = CLASSES - 1,

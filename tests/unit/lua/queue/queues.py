@@ -45,7 +45,7 @@ class Queues:
             QUEUE.join(queue, shared, own[k], LUA.table_from(others), len(others))
         self.waiters: dict[str, tuple[int, Any]] = {}
         self.now = 1000.0
-        self.tide = 0
+        self.tide = 0.0
 
     def push(
         self,

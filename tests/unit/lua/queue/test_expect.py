@@ -88,33 +88,45 @@ def test_the_position_over_several_workers_is_near_the_true_one(arrivals: list[t
         assert abs(exact.expect(name)[0] - spread.expect(name)[0]) <= 2 + len(arrivals) / 7
 
 
-def test_what_waits_turn_out_to_be_is_learned_per_class() -> None:
+def test_what_waits_turn_out_to_be_is_learned() -> None:
     shared = MEMORY.queue()
+    assert WAIT.factor(shared, 1000) == 1
     for _ in range(200):
-        WAIT.learn(shared, 1, 1000, 1500)
-    assert WAIT.factor(shared, 1) == pytest.approx(1.5, rel=0.01)
-    assert WAIT.factor(shared, 0) == 1
+        WAIT.learn(shared, 1000, 1500)
+    assert WAIT.factor(shared, 1000) == pytest.approx(1.5, rel=0.01)
 
 
 def test_a_single_odd_wait_teaches_little() -> None:
     shared = MEMORY.queue()
-    WAIT.learn(shared, 1, 1000, 1_000_000)
-    assert WAIT.factor(shared, 1) < 1.1
-    WAIT.learn(shared, 0, 1, 100)
-    assert WAIT.factor(shared, 0) == 1, "waits of a moment tell nothing"
+    for _ in range(50):
+        WAIT.learn(shared, 1000, 1000)
+    WAIT.learn(shared, 1000, 1_000_000)
+    assert WAIT.factor(shared, 1000) < 1.2
+    WAIT.learn(shared, 1, 40)
+    assert WAIT.factor(shared, 1) == 1, "waits of a moment tell nothing"
 
 
-def test_low_priority_is_told_the_most_that_its_floor_leaves_it() -> None:
-    queues = Queues(low=(1, 0.1))
+def test_short_waits_teach_nothing_of_long_ones() -> None:
+    shared = MEMORY.queue()
+    for _ in range(50):
+        WAIT.learn(shared, 200, 600)
+    assert WAIT.factor(shared, 200) == pytest.approx(3, rel=0.1)
+    assert WAIT.factor(shared, 9000) == 1
+
+
+def test_who_is_overtaken_is_told_by_how_fast_its_turn_comes_near() -> None:
+    queues = Queues()
     for k in range(300):
-        queues.push(f"high-{k}", flow=f"key-{k % 10}", priority="high", work=100)
-    served_every(queues, 50, 200)
-    queues.push("low", priority="low", work=100)
-    _, ms, most = queues.expect("low")
-    assert most is not None
-    assert ms is not None
-    assert ms <= most
-    assert most == pytest.approx(max(ms, 100 / 0.1 / (100 / 50)), rel=0.1)
+        queues.push(f"flood-{k}", flow="flood", work=100)
+    for k in range(300):
+        # Every second place goes to somebody else, who comes just before.
+        if k % 2:
+            queues.push(f"other-{k}", work=50)
+        queues.serve(passed=50)
+        queues.expect("flood-299")
+    waiting = sum(name.startswith("flood") for name in queues.waiters)
+    _, ms, _ = queues.expect("flood-299")
+    assert ms == pytest.approx(waiting * 100, rel=0.4)
 
 
 @given(

@@ -106,6 +106,17 @@ def test_after_a_release_the_first_one_is_tried_again_before_others_are() -> Non
     assert queues.look(0) == "large"
 
 
+def test_while_a_place_is_being_given_back_nobody_passes_the_first_one() -> None:
+    queues = Queues(workers=2, order="fifo")
+    queues.push("large", worker=0)
+    queues.push("small", worker=1)
+    queues.tide = float("nan")
+    assert queues.look(0, fits=only_small) is None
+    assert queues.look(1) is None
+    assert queues.look(0) == "large"
+    assert queues.look(1) == "small"
+
+
 def test_one_that_has_become_the_first_is_tried_as_the_first_before_others_pass_it() -> None:
     queues = Queues(workers=2, order="fifo")
     queues.push("large-1", worker=0)

@@ -1,0 +1,1 @@
+"""The elastic buffer under overload: order, fairness, waits, estimates, memory, faults."""
