@@ -150,7 +150,7 @@ function _M.follow(known)
   cache_memory.follow(region.cache(), fleet)
   if on(known.settings) then
     for _, pool in pairs(fleet.models) do
-      core.places(rings, fleet, pool)
+      rings_of.ring_of(rings, fleet, pool)
     end
   end
 end
@@ -159,7 +159,7 @@ end
 function _M.build(known)
   if rings_of.step(rings, BUDGET) and known.fleet then
     for _, pool in pairs(known.fleet.models) do
-      rings_of.join(rings, known.fleet, pool)
+      pool.places = nil
     end
   end
 end

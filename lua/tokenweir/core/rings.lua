@@ -57,7 +57,9 @@ local function shared(rings, fleet, pool)
   end
 end
 
-local function ring_of(rings, fleet, pool)
+--- The ring of a model's backends, made or begun where its members have changed; cheap where they have not.
+-- @return the ring, or the one before while its successor is being built, or nil where there was none
+function _M.ring_of(rings, fleet, pool)
   local name = pool.name
   local made, build = rings.made[name], rings.building[name]
   if made and same_members(made, fleet, pool) then
@@ -120,7 +122,7 @@ end
 --   of each: `settled` and `settled_most` (of sessions that are there already: a backend that ramps gets none), `fresh`
 --   and `fresh_most` (of new ones: it gets its share), `all` and `all_most` (whatever their role); `ramps`
 function _M.join(rings, fleet, pool)
-  local made = ring_of(rings, fleet, pool)
+  local made = _M.ring_of(rings, fleet, pool)
   if not made then
     return nil
   end

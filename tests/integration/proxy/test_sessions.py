@@ -267,3 +267,19 @@ class TestResponses:
 
     def test_a_response_that_nobody_here_knows_is_the_engines_to_judge(self, gateway: Gateway) -> None:
         assert self.ask(gateway, previous_response_id="resp_unknown").status_code == 200
+
+
+def test_parameters_of_disaggregated_serving_pass_both_ways_unchanged(
+    gateway: Gateway, upstream: Upstream
+) -> None:
+    params = (
+        b'{"do_remote_prefill":true, "remote_engine_id":"e1","remote_block_ids":[ 1,2 ],"remote_port":5600}'
+    )
+    body = b'{"model":"llama","messages":[{"role":"user","content":"hi"}],"kv_transfer_params":%s}' % params
+    upstream.answer = Answer(
+        body=b'{"object":"chat.completion","choices":[],"kv_transfer_params":%s}' % params
+    )
+    answer = gateway.post(body=body, headers={"X-Session-ID": "s1"})
+    assert upstream.received[0].body == body
+    assert answer.content == upstream.received[0].sent
+    assert params in answer.content
