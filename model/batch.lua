@@ -7,6 +7,9 @@ local predictor = require "tokenweir.core.predictor"
 local request = require "tokenweir.core.request"
 local words = require "tokenweir.core.words"
 
+-- As the gateway does: loops over words and trees make more traces than LuaJIT keeps by default.
+require("jit.opt").start("maxsnap=4000", "maxtrace=8000", "maxmcode=16384")
+
 local cast, copy, new, text_of = ffi.cast, ffi.copy, ffi.new, ffi.string
 
 local COUNT = features.COUNT
@@ -21,7 +24,8 @@ local _M = { names = features.NAMES, past = features.PAST, version = features.VE
 local x, list = estimator.x, features.array(estimator.x)
 
 --- Reads bodies. Returns the vectors (float32), the number of each one's words (int32), the words (uint16), and per
--- body its system prompt's number, estimated prompt tokens, prompt bytes and last message's number (float64); or nil, a message.
+-- body its system prompt's number, estimated prompt tokens, prompt bytes and last message's number (float64); or
+-- nil, a message.
 function _M.read(kinds, bodies, n)
   local vectors, counts, meta = new("float[?]", n * COUNT), new("int32_t[?]", n), new("double[?]", 4 * n)
   local lists, out = {}, {}
@@ -36,7 +40,8 @@ function _M.read(kinds, bodies, n)
     counts[k] = words.text.count
     lists[k + 1] = text_of(words.text.index, 2 * words.text.count)
     local at = 4 * k
-    meta[at], meta[at + 1], meta[at + 2], meta[at + 3] = out.system_id, out.estimated_tokens, out.prompt_bytes, out.prompt_id
+    meta[at], meta[at + 1] = out.system_id, out.estimated_tokens
+    meta[at + 2], meta[at + 3] = out.prompt_bytes, out.prompt_id
   end
   return text_of(vectors, n * BYTES), text_of(counts, 4 * n), table.concat(lists), text_of(meta, 32 * n)
 end

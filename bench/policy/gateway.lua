@@ -1,26 +1,36 @@
+
+
+
 --- A gateway without nginx: the modules of `core` on plain tables, driven by the simulator. Nothing is decided here.
 --
 --   local gateway = new(policy, seed)
 --   gateway.apply(snapshot)                            -- a decoded `tw:snapshot`
 --   local index = gateway.pick(id, now)                -- 1 .. n; 0: full, it waits; -1: nobody can be reached
---   gateway.take(id, index, now); gateway.first_token(id, joined, base); gateway.sync(index, steps); gateway.release(id)
+--   gateway.take(id, index, now); gateway.first_token(id, joined, base); gateway.sync(index, steps)
+--   gateway.release(id)
 --
 -- The progress of streams is not told token by token: a sequence that joined its engine's decoding steps at `joined`
 -- with `base` tokens out has produced base + steps - joined.
+local affinity = require "tokenweir.core.affinity"
+local cache_memory = require "tokenweir.core.cache_memory"
 local check = require "tokenweir.core.check"
 local eligible = require "tokenweir.core.eligible"
 local fleets = require "tokenweir.core.fleet"
 local health = require "tokenweir.core.health"
-local line = require "tokenweir.core.queue.line"
 local load = require "tokenweir.core.load"
 local policies = require "tokenweir.core.policy"
+local prefix_blocks = require "tokenweir.core.prefix_blocks"
+local queue = require "tokenweir.core.queue"
+local rings_of = require "tokenweir.core.rings"
+local room = require "tokenweir.core.room"
 local running = require "tokenweir.core.running"
-
-local has_skill, skill = pcall(require, "tokenweir.core.skill")
+local skill = require "tokenweir.core.skill"
+local stay = require "tokenweir.core.policy.stay"
 
 local MODEL = "m"
 local FULL, NOBODY = 0, -1
 local CLASS_THRESHOLD = 50
+local MOVE_MS = 600000
 
 local function decoded(value)
   if type(value) ~= "table" then
@@ -45,9 +55,13 @@ return function(policy_name, seed)
   -- By server: the records that decode there, and the steps that they were last brought up to.
   local decoding, counts, synced = {}, {}, {}
   local query = { stale = false, random = random, tried = {}, tried_count = 0 }
-  local waiting, numbers = line.new(), {}
+  local line, waiters, tide = queue.new(), {}, 0
+  local serving_at = 0
   local stats, reference = nil, {}
-  local judged = has_skill and skill.new() or { left = false }
+  local judged = skill.new()
+
+  local memory, rings = cache_memory.new(), rings_of.new()
+  local everyone = {}
 
   local gateway = {}
 
@@ -55,20 +69,21 @@ return function(policy_name, seed)
   function gateway.apply(snapshot)
     snapshot = decoded(snapshot)
     assert(check.document(snapshot, "snapshot"))
-    local slots, last = {}, -1
-    fleet = assert(fleets.build(snapshot, nil, function(id)
+    local last = -1
+    fleet = assert(fleets.build(snapshot, nil, function()
       last = last + 1
-      slots[id] = last
       return last
     end))
     if not rows then
       size = fleet.size
       rows, loads = health.new(size), load.new(size)
       for i = 1, size do
+        everyone[i] = i
         decoding[i], counts[i], synced[i] = {}, 0, 0
       end
     end
     pool = fleet.models[MODEL]
+    cache_memory.follow(memory, fleet)
     view.fleet, view.load = fleet, loads
     view.settings = policies.settings(snapshot.thresholds)
     query.settings, query.health, query.by_turn = view.settings, rows, policy.by_turn
@@ -84,9 +99,15 @@ return function(policy_name, seed)
     view.settings[name] = value
   end
 
-  --- A request by its number; `mean` < 0: by the running figures.
-  function gateway.request(id, prompt, mean, median, q90, sd, session_index, cached)
-    local r = { prompt = prompt, n = 1, draw = random() }
+  --- Marks who is loaded; when telemetry came.
+  function gateway.watch(now)
+    view.now = now
+    affinity.watch(memory, view, everyone, size, stay.use)
+  end
+
+  --- A request by its number; `mean` < 0: by the running figures. Its session: two halves of a hash, or nil.
+  function gateway.request(id, prompt, mean, median, q90, sd, session, session_set)
+    local r = { prompt = prompt, n = 1, draw = random(), session = session, session_set = session_set, pool = pool }
     if mean < 0 or judged.left then
       running.predict(stats, nil, CLASS_THRESHOLD, nil, r)
     else
@@ -94,10 +115,26 @@ return function(policy_name, seed)
       r.class = median < CLASS_THRESHOLD and "low" or "high"
     end
     r.said_median, r.said_q90 = median, q90
-    if session_index > 0 then
-      r.session_index, r.cached = session_index, cached
-    end
     records[id] = r
+  end
+
+  --- The beginnings of its prompt: hashes, and where each of them ends, tokens.
+  function gateway.blocks(id, hashes, ends, count)
+    local r = records[id]
+    r.blocks = prefix_blocks.new()
+    for k = 1, count do
+      prefix_blocks.add(r.blocks, 0ULL + hashes[k], ends[k])
+    end
+    if r.prompt > r.blocks.bytes then
+      r.blocks.bytes = r.prompt
+    end
+  end
+
+  --- The place on the ring of a session.
+  function gateway.home(session, session_set)
+    local r = { session = session, session_set = session_set, pool = pool }
+    affinity.locate(memory, rings, fleet, r, 0, MOVE_MS)
+    return r.home
   end
 
   --- Figures of the model's completions, as the sidecar publishes them.
@@ -105,22 +142,34 @@ return function(policy_name, seed)
     stats = { count = count, mean = mean, median = median, spread = spread }
   end
 
-  function gateway.pick(id, now)
-    local r = records[id]
+  -- A backend for a record, or nil and why not; never the place `apart`.
+  local function choose(r, now, apart)
     query.now, view.now = now, now
-    query.prompt, query.draw = r.prompt, r.draw
-    local count = eligible.filter(fleet, pool, query, candidates)
+    r.pool = pool
+    affinity.locate(memory, rings, fleet, r, now, MOVE_MS)
+    query.prompt, query.draw, query.stay, query.apart = r.prompt, r.draw, r.stay, apart
+    local count, word, _, spare = eligible.filter(fleet, pool, query, candidates)
     if count == 0 then
-      return NOBODY
+      return nil, word
     end
-    local index, reason = policies.pick(policy, view, r, candidates, count)
+    affinity.reckon(memory, view, r, candidates, count)
+    return policies.among(policy, view, r, candidates, count, spare)
+  end
+
+  local function take(r, index, now)
+    affinity.served(memory, fleet, r, index, now, MOVE_MS, 0)
+    load.reserve(loads[index], r)
+    r.at = index
+    health.probe(rows[index - 1], now)
+  end
+
+  function gateway.pick(id, now)
+    local index, reason = choose(records[id], now)
     return index or (reason == "full" and FULL or NOBODY)
   end
 
   function gateway.take(id, index, now)
-    load.reserve(loads[index], records[id])
-    records[id].at = index
-    health.probe(rows[index - 1], now)
+    take(records[id], index, now)
   end
 
   local function leave(r)
@@ -162,6 +211,12 @@ return function(policy_name, seed)
     end
   end
 
+  --- It was served well: its server has prompt and output in its cache, and says how much it had before.
+  function gateway.cached(id, output, cached, now)
+    local r = records[id]
+    affinity.ended(memory, r, fleet.slot[r.at], r.prompt, output, cached, now)
+  end
+
   --- It is over, well or not.
   function gateway.release(id)
     local r = records[id]
@@ -171,6 +226,7 @@ return function(policy_name, seed)
     if r.at then
       leave(r)
       load.release(loads[r.at], r)
+      tide = tide + 1
     end
     records[id] = nil
   end
@@ -205,26 +261,56 @@ return function(policy_name, seed)
   --- What came of a prediction.
   function gateway.learn(id, output)
     local r = records[id]
-    if has_skill and r.said_median >= 0 then
+    if r.said_median >= 0 then
       running.predict(stats, nil, CLASS_THRESHOLD, nil, reference)
       skill.judge(judged, output, r.said_median, r.said_q90, reference.median, reference.q90)
     end
   end
 
-  function gateway.enter(id, ticket)
-    numbers[ticket] = id
-    line.insert(waiting, ticket, id, 0)
+  --- It waits, in the core's order; `flow` is whose it is.
+  function gateway.enter(id, flow, now)
+    local r = records[id]
+    local w = {
+      id = id, record = r, priority = "normal", class = r.class, flow = flow, work = r.prompt + math.ceil(r.mean),
+      reason = "full",
+    }
+    waiters[id] = w
+    queue.push(line, w, now)
   end
 
-  --- The number of the request whose turn it is, or -1.
-  function gateway.head()
-    local id = line.at(waiting, 1)
-    return id or -1
+  function gateway.leave(id)
+    queue.remove(line, waiters[id])
+    waiters[id] = nil
   end
 
-  function gateway.leave(ticket)
-    line.remove(waiting, ticket, numbers[ticket])
-    numbers[ticket] = nil
+  local function try(w, apart)
+    local index, reason = choose(w.record, serving_at, apart)
+    w.reason = reason
+    if index then
+      take(w.record, index, serving_at)
+    end
+    return index
+  end
+
+  local function hold(w, before)
+    if w.reason ~= "full" then
+      return nil
+    end
+    query.prompt, query.draw, query.apart = w.record.prompt, w.record.draw, nil
+    local count = eligible.filter(fleet, pool, query, candidates)
+    local index = room.soonest(view, candidates, count, w.record, before and before + 1)
+    return index and index - 1
+  end
+
+  --- The next that waits and has a place now: its number and its server, which is taken; -1: none.
+  function gateway.serve(now)
+    serving_at, query.now, view.now = now, now, now
+    local w, index = queue.next(line, now, tide, try, hold)
+    if not w then
+      return -1, 0
+    end
+    waiters[w.id] = nil
+    return w.id, index
   end
 
   --- Whether predictions are left for the running figures.

@@ -6,7 +6,6 @@ import random
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
 
 from bench.policy.job import Job
 from bench.policy.server import Server
@@ -139,16 +138,20 @@ class Router:
         """A request begins to wait."""
         self._waiting.append(job)
 
-    def head(self, now: float) -> Job | None:
-        """Whose turn it is."""
-        return self._waiting[0] if self._waiting else None
+    def next(self, now: float) -> tuple[Job, int] | None:
+        """The next that waits and is settled now, with its server or NOBODY; it waits no longer."""
+        if not self._waiting:
+            return None
+        job = self._waiting[0]
+        chosen = self.choose(job, now)
+        if chosen == WAIT:
+            return None
+        self._waiting.popleft()
+        return job, chosen
 
     def leave(self, job: Job, now: float) -> None:
-        """A waiting request was served or has given up."""
-        if self._waiting and self._waiting[0] is job:
-            self._waiting.popleft()
-        else:
-            self._waiting.remove(job)
+        """A waiting request gives up."""
+        self._waiting.remove(job)
 
     def expired(self, now: float) -> Job | None:
         """A request that has waited too long, if any."""
@@ -159,5 +162,3 @@ class Router:
     def sees_progress(self) -> bool:
         """Whether it counts tokens as they stream past, so that engines are brought up to each decision."""
         return False
-
-    next_look: float = inf

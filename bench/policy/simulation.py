@@ -14,7 +14,7 @@ from emulator.engine import EventKind, Request
 
 FAILED_THINK_MS = 1000.0
 """How long a client of a closed loop waits after a failure."""
-LOOK_MS = 20.0
+LOOK_MS = 10.0
 """How often who waits is looked at again while nothing ends: streams grow, predictions come true."""
 
 
@@ -159,23 +159,29 @@ class Simulation:
             router.enter(job, self.now)
 
     def _send(self, job: Job) -> bool:
-        """Try to send a request; False: it has to wait. What nobody can take has failed."""
+        """Try to send a request; False: it has to wait."""
+        self._show_progress()
+        return self._deliver(job, self.router.choose(job, self.now))
+
+    def _deliver(self, job: Job, index: int) -> bool:
+        """Bring a request to the server that was chosen, or, where that is not there, to another; False: it
+        has to wait. What nobody can take has failed."""
         router, now = self.router, self.now
-        if router.sees_progress and not self.step_ms:
-            self._sync()
-        while True:
-            index = router.choose(job, now)
-            if index == WAIT:
-                return False
+        while index != WAIT:
             if index == NOBODY:
                 job.failure = "gone"
                 self._end(job, now)
-                break
-            if self.servers[index].up and self._submit(job, index):
-                break
-            router.refused(job, index, now)
-        router.settled(job)
-        return True
+            elif not (self.servers[index].up and self._submit(job, index)):
+                router.refused(job, index, now)
+                index = router.choose(job, now)
+                continue
+            router.settled(job)
+            return True
+        return False
+
+    def _show_progress(self) -> None:
+        if self.router.sees_progress and not self.step_ms:
+            self._sync()
 
     def _submit(self, job: Job, index: int) -> bool:
         """Hand a request to an engine; False when that dies at this very moment."""
@@ -198,8 +204,10 @@ class Simulation:
             router.leave(job, now)
             job.failure = "waited"
             self._end(job, now)
-        while (job := router.head(now)) is not None and self._send(job):
-            router.leave(job, now)
+        self._show_progress()
+        while (found := router.next(now)) is not None:
+            if not self._deliver(*found):
+                router.enter(found[0], now)
 
     # Telemetry
 

@@ -4,6 +4,8 @@ publish what it reads: telemetry, fitted costs, the margin after an out-of-memor
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from functools import lru_cache
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +29,34 @@ from tokenweir.luavm import new_runtime
 DRIVER = Path(__file__).with_name("gateway.lua")
 FIT_EVERY_MS = 1000.0
 STATS_EVERY_MS = 1000.0
+ENGINES = {Exhaustion.PREEMPT: "vllm", Exhaustion.ABORT: "llamacpp", Exhaustion.CRASH: ""}
+"""What telemetry calls engines of each kind; nothing is known of those that crash."""
 COST_CHANGE = 0.02
 """Relative change of a fitted coefficient that makes the snapshot be built anew."""
-SESSIONS_KEPT = 100_000
+HASH_MASK = 2**52 - 1
+BLOCKS_OF_A_SIZE = 16
+
+
+@lru_cache(maxsize=4096)
+def block_ends(count: int) -> tuple[int, ...]:
+    """Of so many equal blocks the ends of those beginnings that are hashed: every block at first, later every
+    fourth, sixteenth and sixty-fourth (`core/prefix_blocks.lua`)."""
+    ends: list[int] = []
+    at, step = 0, 1
+    while at + step <= count and len(ends) < 4 * BLOCKS_OF_A_SIZE:
+        at += step
+        ends.append(at)
+        if len(ends) % BLOCKS_OF_A_SIZE == 0:
+            step *= 4
+    return tuple(ends)
+
+
+def session_halves(session: Hashable) -> tuple[int | None, int | None]:
+    """The two halves of a session's hash."""
+    if session is None:
+        return None, None
+    digest = blake2b(repr(session).encode(), digest_size=8).digest()
+    return tuple(int.from_bytes(part, "little", signed=True) for part in (digest[:4], digest[4:]))  # type: ignore[return-value]
 
 
 def to_lua(runtime: Any, value: Any) -> Any:
@@ -67,7 +94,7 @@ class Tokenweir(Router):
             gateway.learn,
             gateway.outcome,
         )
-        self._lua_head = gateway.head
+        self._lua_serve = gateway.serve
         self._settings = PolicySettings(**(thresholds or {})).model_dump()
         self._margin = Margin()
         self._lengths = Lengths()
@@ -80,12 +107,9 @@ class Tokenweir(Router):
         self._ramp_config = RampConfig()
         self._admit = [1.0] * self.count
         self._jobs: dict[int, Job] = {}
-        self._tickets: dict[int, int] = {}
-        self._ticket = 0
         self._arrivals: dict[int, float] = {}
         self._paused: dict[int, list[Job]] = {}
         self._synced = [-1] * self.count
-        self._sessions: dict[Hashable, tuple[int, int]] = {}
         self._publish()
 
     # What the sidecar does
@@ -107,6 +131,7 @@ class Tokenweir(Router):
                     "low": low,
                     "high": high,
                     "capacity": server.capacity,
+                    "engine": ENGINES[server.spec.kind],
                     "cost": self._published[i].model_dump(),
                 }
             )
@@ -145,6 +170,7 @@ class Tokenweir(Router):
         tell = self._gateway.read
         for i, reading in enumerate(readings):
             tell(i + 1, reading.kv, *scores(reading.kv))
+        self._gateway.watch(now)
         self._gateway.threshold(b"z", self._margin.z(self._settings["z"], now))
 
     def _states(self, now: float) -> bool:
@@ -192,7 +218,6 @@ class Tokenweir(Router):
     def asked(self, job: Job, now: float) -> None:
         """The access phase: the prediction and the session."""
         said = job.prediction
-        home, known = self._sessions.get(job.session, (-1, 0)) if job.session is not None else (-1, 0)
         self._lua_request(
             job.number,
             job.prompt,
@@ -200,9 +225,20 @@ class Tokenweir(Router):
             said.median,
             said.q90,
             said.sd,
-            home + 1,
-            min(known, job.prompt),
+            *session_halves(job.session),
         )
+        if job.hashes:
+            self._blocks(job)
+
+    def _blocks(self, job: Job) -> None:
+        """The beginnings of its prompt, as far apart as the gateway takes them."""
+        size = self.servers[0].spec.hash_tokens
+        hashes, ends = [], []
+        for k in block_ends(job.prompt // size):
+            hashes.append(hash(job.hashes[k - 1]) & HASH_MASK)
+            ends.append(k * size)
+        table = self._runtime.table_from
+        self._gateway.blocks(job.number, table(hashes), table(ends), len(ends))
 
     def choose(self, job: Job, now: float) -> int:
         """The shipped pick."""
@@ -273,10 +309,9 @@ class Tokenweir(Router):
             self._lengths.add(job.output)
             if self._judge:
                 self._lua_learn(job.number, job.output)
-            if job.session is not None:
-                self._sessions[job.session] = (i, job.prompt + job.output)
-                if len(self._sessions) > SESSIONS_KEPT:
-                    del self._sessions[next(iter(self._sessions))]
+            request = job.request
+            assert request is not None
+            self._gateway.cached(job.number, job.output, max(request.cached, 0), now)
         self._lua_release(job.number)
         paused = self._paused.get(i)
         if paused and job in paused:
@@ -289,28 +324,31 @@ class Tokenweir(Router):
     @property
     def waiting(self) -> int:
         """Requests that wait."""
-        return len(self._tickets)
+        return len(self._jobs)
 
     def enter(self, job: Job, now: float) -> None:
-        """It takes a ticket."""
-        self._ticket += 1
-        self._tickets[job.number] = self._ticket
+        """It joins the queue."""
         self._jobs[job.number] = job
         self._arrivals[job.number] = now
-        self._gateway.enter(job.number, self._ticket)
+        self._gateway.enter(job.number, job.key.encode(), now)
 
-    def head(self, now: float) -> Job | None:
-        """Whose turn it is, by the core's order."""
-        if not self._tickets:
+    def next(self, now: float) -> tuple[Job, int] | None:
+        """Who is served next, by the core's queue."""
+        if not self._jobs:
             return None
-        return self._jobs[self._lua_head()]
+        self._bring_up()
+        number, index = self._lua_serve(now)
+        if number < 0:
+            return None
+        job = self._jobs.pop(number)
+        del self._arrivals[number]
+        return job, index - 1
 
     def leave(self, job: Job, now: float) -> None:
-        """Out of the line."""
-        self._gateway.leave(self._tickets.pop(job.number))
+        """Out of the queue."""
+        self._gateway.leave(job.number)
         del self._jobs[job.number], self._arrivals[job.number]
-        if job.failure:
-            self._lua_release(job.number)
+        self._lua_release(job.number)
 
     def expired(self, now: float) -> Job | None:
         """Who has waited too long (`queue.max_wait`)."""
@@ -318,6 +356,11 @@ class Tokenweir(Router):
             return None
         number, since = next(iter(self._arrivals.items()))
         return self._jobs[number] if now - since >= self.MOST_WAIT_MS else None
+
+    def home(self, session: Hashable) -> int:
+        """The server that a session's place on the ring is at."""
+        index: int = self._gateway.home(*session_halves(session))
+        return index - 1
 
     # For checks
 

@@ -68,13 +68,30 @@ def build(
         rows += zip(_scaled(fits, rate * share / whole), [name] * len(fits), fits, strict=True)
     rows.sort(key=lambda row: row[0])
     arrivals = _with_bursts([at for at, _, _ in rows], bursts)
+    return _jobs(arrivals, [(name, request) for _, name, request in rows], seed), left_out
+
+
+def from_requests(rows: Sequence[tuple[str, Asked]], rate: float, seed: int) -> list[Job]:
+    """The requests of one log (its name with each) at a mean rate."""
+    return _jobs(_scaled([request for _, request in rows], rate), rows, seed)
+
+
+def _jobs(arrivals: Sequence[float], rows: Sequence[tuple[str, Asked]], seed: int) -> list[Job]:
     rng = random.Random(f"sessions/{seed}")
     jobs = []
-    for number, (at, (_, name, request)) in enumerate(zip(arrivals, rows, strict=True)):
+    for number, (at, (name, request)) in enumerate(zip(arrivals, rows, strict=True)):
         # Where the trace tells no session each request is one of its own.
         session = (name, request.session) if request.session is not None else None
         key = request.key or f"{name}-{rng.randrange(20)}"
         jobs.append(
-            Job(number, at, request.prompt, request.output, session=session, key=key, hashes=request.hashes)
+            Job(
+                number,
+                at,
+                request.prompt,
+                request.output,
+                session=session,
+                key=key,
+                hashes=request.hashes,
+            )
         )
-    return jobs, left_out
+    return jobs

@@ -83,7 +83,8 @@ def seed(core: Core, data: Recorded, plan: Plan, number: int, tell: Callable[[st
         "small_model": small_model.measure(data, asked, fitted.of_prompt, plan, tell),
     }
     if number == plan.seeds[0]:
-        part["timing"] = timing.measure(core, fitted.models[0], data, plan)
+        assert fitted.payload is not None
+        part["timing"] = timing.measure(fitted.payload, data, plan)
         part["prompt_tokens"] = prompt_tokens.measure(core, data, number)
     return part
 

@@ -43,6 +43,8 @@ class Folds:
     models: list[Any]
     train: np.ndarray[Any, np.dtype[np.int64]]
     """The recorded outputs that all of them were trained from, those of their own fold left out."""
+    payload: dict[str, Any] | None = None
+    """The first of them as it is exported."""
 
 
 def assign(prompts: int, seed: int) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -51,10 +53,14 @@ def assign(prompts: int, seed: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     return np.random.default_rng(seed).permutation(fold).astype(np.int64)
 
 
+def exported(core: Core, data: Dataset, name: str) -> dict[str, Any]:
+    """A model trained from all rows of a dataset, as it is exported."""
+    return export.payload(training.fit(data, core), core, data, name, {})
+
+
 def open_model(core: Core, data: Dataset, name: str) -> Any:
     """A model trained from all rows of a dataset, as a gateway opens it."""
-    fitted = training.fit(data, core)
-    return core.build(export.payload(fitted, core, data, name, {}))
+    return core.build(exported(core, data, name))
 
 
 def fit(core: Core, recorded: Recorded, plan: Plan, seed: int, tell: Callable[[str], None]) -> Folds:
@@ -62,12 +68,12 @@ def fit(core: Core, recorded: Recorded, plan: Plan, seed: int, tell: Callable[[s
     train = thin(recorded.prompt, plan.of_a_prompt, seed)
     data = bootstrap.dataset(core, recorded.take(train), seed + 100)
     of_prompt = assign(len(recorded.texts), seed)
-    models = []
+    payloads = []
     for number in range(FOLDS):
         tell(f"seed {seed}: training for fold {number + 1} of {FOLDS}")
         known = data.take(np.flatnonzero(of_prompt[data.group] != number))
-        models.append(open_model(core, known, f"fold-{number}"))
-    return Folds(of_prompt, models, train)
+        payloads.append(exported(core, known, f"fold-{number}"))
+    return Folds(of_prompt, [core.build(payload) for payload in payloads], train, payloads[0])
 
 
 def judged(recorded: Recorded, plan: Plan, seed: int) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -16,6 +16,7 @@ local bit = require "bit"
 local ffi = require "ffi"
 local dict = ngx.shared.tokenweir_documents
 local int32 = ffi.typeof("int32_t")
+local knows = require("tokenweir.core.known_sessions").knows
 local match = string.match
 local rshift = bit.rshift
 local text, tonumber = request.text, tonumber
@@ -31,6 +32,9 @@ local LONGEST_ID = 256
 
 local _M = {}
 
+local PEERS_EVERY_MS = 100
+
+local peers, peers_at = 0, 0
 local rings = rings_of.new()
 local everyone, everyone_count = {}, 0
 
@@ -107,7 +111,9 @@ function _M.locate(known, r, now)
     local i = known.fleet.at_place[r.pin]
     r.pinned = i > 0 and r.pool.upstream_of[i] ~= nil and r.pin or nil
   elseif on(known.settings) then
-    core.locate(region.cache(), rings, known.fleet, r, now, known.settings.sessions.move_ms)
+    local how = known.settings.sessions
+    local elsewhere = r.session and knows(region.known_sessions(), r.session, r.session_set, now, how.memory_ms)
+    core.locate(region.cache(), rings, known.fleet, r, now, how.move_ms, elsewhere)
   end
 end
 
@@ -116,11 +122,19 @@ function _M.reckon(view, r, candidates, count)
   core.reckon(region.cache(), view, r, candidates, count)
 end
 
+-- How many other gateways there are; looked up now and then, not for each request.
+local function peers_of(now)
+  if now - peers_at > PEERS_EVERY_MS then
+    peers, peers_at = dict:get("peers") or 0, now
+  end
+  return peers
+end
+
 --- A request got a backend.
 function _M.served(known, r, index, now)
   local how = known.settings.sessions
   local what, a, b = core.served(region.cache(), known.fleet, r, index, now, how.move_ms,
-    dict:get("peers") or 0)
+    peers_of(now))
   if r.home then
     metrics.add("session_requests", 1, r.model, r.settled and r.verdict or "new")
   end

@@ -355,19 +355,25 @@ _M.shapes = {
             ["type"] = "number",
             ["max"] = 1,
             ["above"] = 0,
-            ["default"] = 0.85,
+            ["default"] = 0.9,
           },
           ["z"] = {
             ["type"] = "number",
             ["min"] = 0,
             ["max"] = 10,
-            ["default"] = 1.3,
+            ["default"] = 2.0,
           },
           ["crowding"] = {
             ["type"] = "number",
             ["min"] = 0,
             ["max"] = 1,
             ["default"] = 0.02,
+          },
+          ["stall"] = {
+            ["type"] = "number",
+            ["min"] = 0,
+            ["max"] = 10,
+            ["default"] = 0.3,
           },
           ["common_deviation"] = {
             ["type"] = "number",

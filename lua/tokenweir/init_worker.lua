@@ -9,6 +9,7 @@ local events = require "tokenweir.events"
 local ledger = require "tokenweir.ledger"
 local lingering = require "tokenweir.lingering"
 local metrics = require "tokenweir.metrics"
+local moves = require "tokenweir.moves"
 local passive_health = require "tokenweir.passive_health"
 local poller = require "tokenweir.poller"
 local posix = require "tokenweir.posix"
@@ -22,6 +23,8 @@ local now_ms = clock.ms
 local every = ngx.timer.every
 
 local SWEEP_MS, WATCH_MS, ADVANCE_MS, FLUSH_MS, KEYS_MS = 250, 250, 250, 1000, 500
+--- Half of the 200 ms within which a gateway knows of a move is for slow machines.
+local MOVES_S = 0.04
 --- Memory of some large bodies at once.
 local FREED_KEPT = 16 * 1024 * 1024
 
@@ -84,6 +87,13 @@ local function pause()
   ngx.sleep(0)
 end
 
+local function read_moves(premature)
+  if not premature and poller.polls() then
+    local now = now_ms()
+    moves.look(state.current(now), now)
+  end
+end
+
 local function keep_house(premature)
   if premature then
     return lingering.hand_over()
@@ -113,7 +123,7 @@ function _M.start()
   state.refresh(now, true)
   local interval = config.current.poll_ms / 1000
   ngx.timer.at(0, poll)
-  for _, turn in ipairs { { interval, poll }, { 0.1, keep_house }, { 0.1, send_events } } do
+  for _, turn in ipairs { { interval, poll }, { 0.1, keep_house }, { 0.1, send_events }, { MOVES_S, read_moves } } do
     local ok, problem = every(turn[1], turn[2])
     if not ok then
       ngx.log(ngx.EMERG, "tokenweir: a timer could not be started: ", problem)

@@ -1,7 +1,7 @@
 --- Sessions that do not live where the ring puts them, and responses and who made them: told to all gateways by a
 -- stream in Redis that each of them applies in order.
 --
--- Who moves a session tells so a moment later, in a timer of its own; the poller reads them ten times a second.
+-- Who moves a session tells so a moment later, in a timer of its own; the worker that polls looks 25 times a second.
 -- What Redis did not take waits in the shared dict for the poller. An entry is a batch of records: the two halves of a
 -- hash (4 bytes each), the tokens that are there (4), what it is (1), the length of the backend's id (1), the id.
 local bit = require "bit"
@@ -19,7 +19,7 @@ local now_wall, timer_at = ngx.now, ngx.timer.at
 local concat = table.concat
 local floor, max, min = math.floor, math.max, math.min
 local byte, match, sub = string.byte, string.match, string.sub
-local tobit, tonumber, type = bit.tobit, tonumber, type
+local pcall, tobit, tonumber, type = pcall, bit.tobit, tonumber, type
 
 local KEY, FIELDS, NUMBERS = contract.keys.session_moves, contract.fields, contract.numbers
 local CAP, BATCH = NUMBERS.session_moves_cap, NUMBERS.session_moves_batch_bytes
@@ -29,12 +29,14 @@ local MOST_UNSENT = 4096        -- batches that wait in the dict while Redis is 
 local ENTRIES_AT_ONCE = 1024
 local TRIM_EVERY = 600          -- polls between two cuts to the cap
 local GATHER_S = 0.005
+local BACK_OFF_MS = 1000
 
 local _M = { SESSION = 0, RESPONSE = 1, HOME = 2 }
 
 local head = ffi.new("struct { int32_t a, b; uint32_t tokens; uint8_t what, length; } __attribute__((packed))[1]")
 local pending, count, scheduled = {}, 0, false
 local polls = 0
+local reading, read_at = false, 0
 
 -- What is older than any move or remembered response lives is forgotten by Redis too.
 local function command(gateway, batch, life_ms)
@@ -102,12 +104,11 @@ function _M.tell(a, b, backend, tokens, what)
   end
 end
 
---- Adds the commands of a poll: what could not be sent before, and a look at what others told.
+--- Adds the commands of a poll: what could not be sent before.
 -- @return table for `take`
 function _M.compose(commands, gateway, settings)
   _M.settings = settings
-  local asked = { read = #commands + 1 }
-  commands[asked.read] = { "XRANGE", KEY, dict:get(LAST) or "-", "+", "COUNT", ENTRIES_AT_ONCE }
+  local asked = {}
   polls = polls + 1
   local batch = settings and dict:lpop(UNSENT)
   if batch then
@@ -163,16 +164,15 @@ local function following(id)
   return ms and ms .. "-" .. ("%.0f"):format(tonumber(sequence) + 1) or nil
 end
 
---- Takes the replies of a poll. Nothing is taken while the fleet is not known: it is read again.
-function _M.take(replies, asked, fleet, settings, now)
+--- Takes the replies of a poll.
+function _M.take(replies, asked)
   if asked.batch and type(replies[asked.written]) ~= "string" then
     _M.failed(asked)
   end
   asked.batch = nil
-  local entries = replies[asked.read]
-  if type(entries) ~= "table" or entries.err or not fleet or not settings then
-    return
-  end
+end
+
+local function apply_entries(entries, fleet, settings, now)
   local wall = now_wall() * 1000
   for k = 1, #entries do
     local id, fields = entries[k][1], entries[k][2]
@@ -184,6 +184,37 @@ function _M.take(replies, asked, fleet, settings, now)
   end
   if #entries > 0 then
     dict:set(LAST, following(entries[#entries][1]))
+  end
+end
+
+local function read(known, now)
+  local connection = redis.connect(config.current.redis)
+  local replies = connection and connection:pipeline {
+    { "XRANGE", KEY, dict:get(LAST) or "-", "+", "COUNT", ENTRIES_AT_ONCE },
+  }
+  if not replies then
+    read_at = now + BACK_OFF_MS
+    return
+  end
+  connection:keep()
+  local entries = replies[1]
+  if type(entries) == "table" and not entries.err then
+    apply_entries(entries, known.fleet, known.settings, now)
+  end
+end
+
+--- Reads what was told since the last time; from a timer of the worker that polls. Nothing is read while the fleet is
+-- not known, nor while Redis is away but for a try a second.
+function _M.look(known, now)
+  if reading or now < read_at or not known.fleet or not known.settings then
+    return
+  end
+  reading = true
+  local ok, err = pcall(read, known, now)
+  reading = false
+  if not ok then
+    read_at = now + BACK_OFF_MS
+    ngx.log(ngx.ERR, "tokenweir: the moves of sessions could not be read: ", err)
   end
 end
 

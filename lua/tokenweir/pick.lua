@@ -19,7 +19,7 @@ local filter = eligible.filter
 local release_rate, soonest = room.release_rate, room.soonest
 local measure = demand.measure
 local interchangeable = targets.interchangeable
-local get_policy, policy_pick, serving = policy.get, policy.pick, policy.serving
+local among, get_policy, policy_pick, serving = policy.among, policy.get, policy.pick, policy.serving
 local max, random = math.max, math.random
 local pairs = pairs
 
@@ -83,9 +83,9 @@ end
 local function attempt(known, r, now, served, role, precision)
   local fleet = known.fleet
   query.role, query.precision = role, precision
-  local count, word, retry_at = filter(fleet, r.pool, query, candidates)
+  local count, word, retry_at, spare = filter(fleet, r.pool, query, candidates)
   if count > 0 and r.tried_count > 0 then
-    count = keep_interchangeable(fleet, r, count)
+    count, spare = keep_interchangeable(fleet, r, count), nil
     word = "tried"
   end
   if count == 0 then
@@ -93,9 +93,10 @@ local function attempt(known, r, now, served, role, precision)
   elseif known.queue.trigger == "memory" and crowded(known, count) then
     return nil, "full"
   end
-  local view = ledger.view(known, candidates, count, now)
-  affinity.reckon(view, r, candidates, count)
-  local index, reason = served.pick(view, r, candidates, count)
+  local all = count + (spare or 0)
+  local view = ledger.view(known, candidates, all, now)
+  affinity.reckon(view, r, candidates, all)
+  local index, reason = among(served, view, r, candidates, count, spare)
   r.policy = served.name
   if known.shadow and not r.shadow then
     _M.shadow(known, view, r, count, index)

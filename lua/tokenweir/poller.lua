@@ -289,8 +289,7 @@ local function poll(now)
     return fail(err, now)
   end
   sessions.take(replies, known_sessions, now)
-  known = state.current(now)
-  moves.take(replies, known_moves, known.fleet, known.settings, now)
+  moves.take(replies, known_moves)
   connection:keep()
   tell_errors(replies)
   failures, retry_at = 0, 0
@@ -315,6 +314,11 @@ function _M.tick(now)
     fail(err, now)
   end
   return true
+end
+
+--- @return boolean whether this worker is the gateway's poller
+function _M.polls()
+  return identity ~= nil and dict:get("poller") == identity
 end
 
 --- @return boolean whether Redis answered the last time

@@ -3,9 +3,12 @@ sessions are refused; fuller still, low priority is dropped."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sidecar.control.latch import Latch
 from sidecar.control.model_load import ModelLoad
 from tokenweir.config.control import BreakerConfig, BreakerRule
+from tokenweir.contract.records import Priority
 
 
 class Breaker:
@@ -17,12 +20,15 @@ class Breaker:
         self.reasons: list[str] = []
         """Why a level holds; empty without one."""
 
-    def update(self, load: ModelLoad, config: BreakerConfig, max_wait_ms: float, now: float) -> bool:
-        """Decide at monotonic `now`; returns whether a level was entered or left."""
+    def update(
+        self, load: ModelLoad, config: BreakerConfig, longest_wait: Callable[[Priority], float], now: float
+    ) -> bool:
+        """Decide at monotonic `now`; returns whether a level was entered or left. `longest_wait` is what each
+        class may wait, ms."""
         changed = False
         self.reasons = []
         # While the queue still serves in time, being full goes on to be timed but does not count.
-        spent = load.waiting.share(max_wait_ms) > config.wait_share
+        spent = load.waiting.share(longest_wait) > config.wait_share
         hold = config.hold if spent else float("inf")
         if config.rule is BreakerRule.LITERAL:
             hold = 0

@@ -52,7 +52,7 @@ class ModelDecisions:
         """Decide at monotonic `now`; returns whether a mode changed."""
         backends, waiting, fallbacks = seen.backends, seen.waiting, seen.fallbacks
         self.load = load = model_load(backends, waiting)
-        changed = self.breaker.update(load, config.breaker, config.queue.max_wait, now)
+        changed = self.breaker.update(load, config.breaker, config.queue.longest_wait, now)
         changed |= self.quorum.update(load.usable, load.backends, fallbacks, config.breaker, now)
         changed |= self.burst.update(load, config.burst, now)
         changed |= self.precision.update(backends, config.precision, now)
@@ -69,7 +69,7 @@ class ModelDecisions:
         """Take what the leases say between two ticks; returns whether a level or burst mode began or
         ended."""
         self.load = load = replace(self.load, waiting=waiting)
-        changed = self.breaker.update(load, config.breaker, config.queue.max_wait, now)
+        changed = self.breaker.update(load, config.breaker, config.queue.longest_wait, now)
         return changed | self.burst.update(load, config.burst, now)
 
     @property

@@ -7,7 +7,7 @@ capacity, over the backends that may get requests; one that ramps counts with th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -44,9 +44,13 @@ class Waiting:
         """Longest wait of anybody, ms."""
         return max(self.oldest_ms.values(), default=0.0)
 
-    def share(self, allowed_ms: float) -> float:
-        """Largest share of the allowed wait that a class has used up."""
-        return self.longest() / allowed_ms if allowed_ms > 0 else float(self.depth > 0)
+    def share(self, allowed_ms: Callable[[Priority], float]) -> float:
+        """Largest share of its allowed wait that a class has used up; 1 where none may wait."""
+        shares = (
+            age / allowed if (allowed := allowed_ms(priority)) > 0 else 1.0
+            for priority, age in self.oldest_ms.items()
+        )
+        return max(shares, default=0.0)
 
 
 @dataclass(frozen=True, slots=True)

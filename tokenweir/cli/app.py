@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from tokenweir.cli import check, down, key, provision, render, schema, status, up
+from tokenweir.cli import check, down, key, provision, render, replay, schema, status, up
 
 app = typer.Typer(
     help="Tokenweir: a load balancer for self-hosted LLM inference.",
@@ -18,5 +18,6 @@ app.command("down")(down.down)
 app.command("check")(check.check)
 app.command("render")(render.render)
 app.command("key")(key.key)
+app.command("replay")(replay.replay)
 app.command("schema")(schema.schema)
 app.command("provision", hidden=True)(provision.provision)

@@ -40,7 +40,10 @@ class BreakerConfig(Section):
     ] = 0.95
     hold: Annotated[Duration, Field(description="how long the use must stay over the threshold first")] = 5000
     wait_share: Annotated[
-        ShareOf, Field(description="share of `queue.max_wait` that the longest waiter must have waited")
+        ShareOf,
+        Field(
+            description="share of its class's longest wait (`queue.max_wait`) that somebody must have waited"
+        ),
     ] = 0.5
     release: Annotated[
         float, Field(ge=0, lt=1, description="how far below its threshold the use must fall to end a level")

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from tokenweir.config.quantities import ByteSize, Duration
 from tokenweir.config.section import Section
-from tokenweir.contract.enums import QueueTrigger
+from tokenweir.contract.enums import Priority, QueueTrigger
 
 
 class QueueOrderRule(StrEnum):
@@ -97,6 +97,12 @@ class QueueConfig(Section):
     high: HighClassConfig = HighClassConfig()
     normal: QueueClassConfig = QueueClassConfig()
     low: LowClassConfig = LowClassConfig()
+
+    def longest_wait(self, priority: Priority) -> int:
+        """Longest wait of a priority class, ms."""
+        classes = {Priority.HIGH: self.high, Priority.NORMAL: self.normal, Priority.LOW: self.low}
+        own = classes[priority].max_wait
+        return self.max_wait if own is None else own
 
 
 class LimitConfig(Section):

@@ -193,12 +193,23 @@ class PolicySettings(Record):
     """Numbers of the policies (docs/architecture.md)."""
 
     kv_cap: Annotated[
-        float, Field(gt=0, le=1, description="held + prompt stays below this share of capacity")
-    ] = 0.85
-    z: Annotated[float, Field(ge=0, le=10, description="standard deviations kept free")] = 1.3
+        float,
+        Field(
+            gt=0,
+            le=1,
+            description="held + prompt stays below this share of capacity, where full engines fail",
+        ),
+    ] = 0.9
+    z: Annotated[
+        float, Field(ge=0, le=10, description="standard deviations kept free, where full engines fail")
+    ] = 2.0
     crowding: Annotated[
         float, Field(ge=0, le=1, description="growth of the predicted time with each request that is there")
     ] = 0.02
+    stall: Annotated[
+        float,
+        Field(ge=0, le=10, description="weight of the time for which a prompt holds up each request there"),
+    ] = 0.3
     common_deviation: Annotated[
         float,
         Field(

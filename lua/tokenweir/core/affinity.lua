@@ -20,7 +20,7 @@ local bxor, tobit = bit.bxor, bit.tobit
 local max, min = math.max, math.min
 local fill, left_of, same_backend, stamp_of = cache_memory.fill, cache_memory.left, cache_memory.same_backend,
   cache_memory.stamp
-local trust_of = cache_memory.trust
+local give_work, trust_of = cache_memory.give_work, cache_memory.trust
 local find_member, position = ring.find, ring.position
 local find_prefix, note_prefix = prefix_table.find, prefix_table.note
 local find_session, obtain, moved, second = session_table.find, session_table.obtain, session_table.moved,
@@ -31,6 +31,9 @@ local LAST_PLACE = prefix_table.PLACES - 1
 
 --- A move is told again when so much of its life has passed, so it lives on as long as it is used.
 local RENEW = 0.25
+
+--- Sequences that share a step of the usual length (`fleet.lua`).
+local USUAL_SEQUENCES = 16
 
 local BACKENDS = cache_memory.BACKENDS
 
@@ -77,7 +80,8 @@ end
 --- Tells where a session lives: `r.home` (the backend that the ring names), `r.stay` (where it lives by now) and
 -- `r.settled` (whether it was served before), as fleet indices or nil; and for how long it has lived elsewhere.
 -- @param life_ms how long a move lasts beyond its last use
-function _M.locate(memory, rings, fleet, r, now, life_ms)
+-- @param elsewhere whether another gateway is known to have served it
+function _M.locate(memory, rings, fleet, r, now, life_ms, elsewhere)
   r.home, r.stay, r.settled, r.away_ms = nil, nil, false, 0
   local pool = r.pool
   local places = r.session and _M.places(rings, fleet, pool)
@@ -93,7 +97,8 @@ function _M.locate(memory, rings, fleet, r, now, life_ms)
   r.home, r.stay, r.ring_at = home, home, x
   local known = find_session(memory.sessions, a, b)
   if not known then
-    if places.ramps then
+    r.settled = elsewhere or false
+    if places.ramps and not elsewhere then
       local fresh = places.index[find_member(places.ring, x, places.fresh, places.fresh_most)]
       r.stay = fresh > 0 and fresh or home
     end
@@ -178,7 +183,7 @@ function _M.reckon(memory, view, r, candidates, count)
     local place = touched[k]
     credit[place] = min(credit[place] * trust_of(memory, place), r.prompt)
   end
-  view.hot_at = memory.hot_at
+  view.memory, view.hot_at = memory, memory.hot_at
 end
 
 local function note_blocks(memory, r, place, now)
@@ -191,7 +196,7 @@ local function note_blocks(memory, r, place, now)
   end
 end
 
---- A request goes to a backend. What it will fill is counted, and a session is remembered there.
+--- A request goes to a backend: its session is remembered there.
 -- @param life_ms how long a move lasts beyond its last use
 -- @param others number of other gateways: they fill the caches too, unseen
 -- @return "move" or "return" where other gateways must hear of it, else nil; and the halves of the session's hash
@@ -199,8 +204,9 @@ function _M.served(memory, fleet, r, index, now, life_ms, others)
   local place = fleet.slot[index]
   local places = r.pool.places
   r.reckoned, r.cache_seed, r.others = credit[place], seed_of(places, r.pool), others
-  fill(memory, place, max(0, r.prompt - r.reckoned) * (1 + others))
   note_blocks(memory, r, place, now)
+  give_work(memory, place, max(0, r.prompt - r.reckoned) * fleet.prefill[index]
+    + (r.mean or 0) * r.n * fleet.usual_step[index] / USUAL_SEQUENCES, now)
   if not r.home then
     return nil
   end
@@ -229,10 +235,9 @@ end
 function _M.ended(memory, r, place, prompt, output, cached, now)
   if cached then
     cache_memory.learn(memory, place, min(r.reckoned, prompt), cached)
-    -- It was counted as filled by what was reckoned to be there.
-    fill(memory, place, max(0, prompt - cached) - max(0, r.prompt - r.reckoned))
   end
-  fill(memory, place, output * (1 + r.others))
+  -- Only now: what is in flight counts as held.
+  fill(memory, place, (max(0, prompt - (cached or r.reckoned)) + output) * (1 + r.others))
   note_blocks(memory, r, place, now)
   if not r.home then
     return

@@ -18,6 +18,7 @@ typedef struct {
   double filled[BACKENDS], missing[BACKENDS];
   double hot_at[BACKENDS];         /* when a backend's load was last seen above the mark to return, ms */
   double loading[BACKENDS];        /* 1 while it was last seen to load its model */
+  double work[BACKENDS], work_at[BACKENDS];  /* ms of a backend's time that it was given lately, and when that was */
   tw_session_set sessions[SESSION_SETS];
   tw_prefix_set prefixes[PREFIX_SETS];
 } tw_cache_memory;
@@ -29,6 +30,8 @@ local WRAP = 2 ^ 32
 --- A cache that was lost is as far behind as no cache is large; and some races of workers do not bring it back.
 local LOST = 1.5e9
 --- What is told of what was found moves trust by so much; less than this was reckoned to be there: it tells nothing.
+--- Work is half forgotten after so many ms.
+local HALF_LIFE = 60000
 local LEARNED, TELLING = 0.1, 256
 --- Some trust is left, or nothing could win it back.
 local MOST_MISSING = 0.98
@@ -64,6 +67,18 @@ end
 --- A backend has put so many tokens into its cache.
 function _M.fill(memory, place, tokens)
   memory.filled[place] = memory.filled[place] + tokens
+end
+
+--- ms of its own time that a backend was given lately.
+function _M.work(memory, place, now)
+  local age = now - memory.work_at[place]
+  return age > 0 and memory.work[place] * 0.5 ^ (age / HALF_LIFE) or memory.work[place]
+end
+
+--- A backend was given so much work.
+function _M.give_work(memory, place, ms, now)
+  memory.work[place] = _M.work(memory, place, now) + ms
+  memory.work_at[place] = now
 end
 
 --- Everything that a backend had is gone: it was restarted, or its place is another's now.

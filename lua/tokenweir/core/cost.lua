@@ -14,21 +14,30 @@ local function burden(fleet, i)
 end
 
 --- ms until the request is complete, at the speed that the backend will have then:
---   prefill ahead + own prefill + mean output * (base + per_sequence * n + per_kv_token * future)
--- with future = held + half of the remaining, times a mild crowding factor, 1 + crowding * (n + 1) / relative speed.
--- What it costs the n others is left out on purpose: counting it packs requests together and loses goodput.
+--   prefill ahead + own prefill + mean output * step, with step = base + per_sequence * n + per_kv_token * future
+-- and future = held + half of the remaining. Two factors even out the load before anything is slow: step against the
+-- step with this request alone, as the backend will not get emptier meanwhile; and 1 + crowding * n / relative speed.
+--
+-- Of what it costs the n others, one part counts: while its prompt is computed they all stand still. `stall` of that
+-- time is added. All of it (1) shortens the mean, but parts the fleet into backends with prompts and backends with long
+-- outputs, whose tokens then come too slowly. What it slows their steps by besides is left out on purpose: counting
+-- it packs requests together and loses goodput.
 -- What the backend has of the prompt in its cache (`view.credit`) is no prefill of it.
 -- @param view see `policy/init.lua`; @param i index in the fleet; @param own see `demand.measure`
 function _M.completion(view, i, own)
-  local fleet, row = view.fleet, view.load[i]
+  local fleet, row, settings = view.fleet, view.load[i], view.settings
   local n, prompt = row.n + own.n, own.prompt - view.credit[fleet.slot[i]]
   if prompt < 0 then
     prompt = 0
   end
-  local future = row.held + own.prompt + 0.5 * (row.remaining + own.remaining)
-  local step = fleet.base[i] + fleet.per_sequence[i] * n + fleet.per_kv_token[i] * future
-  local ms = (row.prefill + prompt) * fleet.prefill[i] + own.expected * step
-  return ms * (1 + view.settings.crowding * n / fleet.relative_speed[i]) * burden(fleet, i)
+  local base, per_sequence, per_kv_token = fleet.base[i], fleet.per_sequence[i], fleet.per_kv_token[i]
+  local alone = own.prompt + 0.5 * own.remaining
+  local step = base + per_sequence * n + per_kv_token * (row.held + 0.5 * row.remaining + alone)
+  local crowded = step / (base + per_sequence * own.n + per_kv_token * alone)
+    * (1 + settings.crowding * n / fleet.relative_speed[i])
+  local prefill = prompt * fleet.prefill[i]
+  local ms = row.prefill * fleet.prefill[i] + prefill + own.expected * step
+  return (ms * crowded + settings.stall * prefill * row.n) * burden(fleet, i)
 end
 
 --- Sequences in flight, counted by how long the backend takes over them: needs no prediction and no telemetry.

@@ -55,7 +55,7 @@ local function thin(fleet, query, out, count)
     local admit = fleet.admit[i]
     if admit >= 1 or i == stay or not stay and (draw + fleet.slot[i] * GOLDEN) % 1 * rivals < admit then
       kept = kept + 1
-      out[kept] = i
+      out[k], out[kept] = out[kept], i
     end
   end
   return kept
@@ -135,8 +135,8 @@ end
 --   nil, `pin` (the slot of the only backend that can serve it, whatever its role, and while it drains too) or nil,
 --   and for a retry `credential_group` and `upstream` (the engine's
 --   model name), which must be the same then
--- @param out array that gets the indices 1 .. count, all of one role
--- @return count, a word or nil, a time or nil. The word tells
+-- @param out array that gets the indices 1 .. count, all of one role, and after them those that ramp and were not drawn
+-- @return count, a word or nil, a time or nil, and how many were not drawn (nil: none). The word tells
 --   with candidates: "context" (the prompt seems longer than any of them takes: the engine knows better), "panic" (all
 --   had been ejected for error answers and are tried all the same: one bad client must not close the fleet), "late"
 --   (the sidecar waited for all of them in vain, which says as much of the sidecar: they are probed);
@@ -166,7 +166,7 @@ function _M.filter(fleet, pool, query, out)
   if ramping then
     local kept = thin(fleet, query, out, count)
     if kept > 0 then
-      return kept, word
+      return kept, word, nil, count - kept
     end
     -- All of them ramp and none was drawn: somebody has to serve.
     count = collect(fleet, pool, query, role, out, word == "panic", word ~= nil, word == "late")

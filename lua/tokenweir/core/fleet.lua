@@ -22,7 +22,7 @@ local STRINGS = {
   id = "", host = "", sni = "", host_header = "", credential_group = "", wants_key = "", role = "active",
   state = "down", precision = "", engine = "",
 }
-local REST = { "foreign_requests", "foreign_tokens", "usual_step", "relative_speed", "error_rate" }
+local REST = { "preempts", "foreign_requests", "foreign_tokens", "usual_step", "relative_speed", "error_rate" }
 local function names_of(defaults)
   local list = {}
   for name in pairs(defaults) do
@@ -32,6 +32,9 @@ local function names_of(defaults)
 end
 
 local NUMBER_NAMES, STRING_NAMES = names_of(NUMBERS), names_of(STRINGS)
+--- Engines that take the memory of a running request back and compute it again later where they are full; what is not
+-- known to do so may fail all it has.
+local PREEMPTING = { vllm = true, sglang = true }
 local COSTS = { "prefill", "base", "per_sequence", "per_kv_token" }
 
 -- Speeds are compared at a usual load: a batch of a conversation trace.
@@ -177,7 +180,8 @@ end
 -- @param slot_of function(id) -> slot (whole number >= 0) | nil, err: the ledger's place of a backend
 -- @param pause function or nil, called after every so many backends: it may yield
 -- @return table: `size`; arrays by index of every member named in NUMBERS and STRINGS, the four coefficients of `cost`,
---   `tls`, `tls_verify`, `refused`, `late`, `slot`, `foreign_requests`, `foreign_tokens`, `usual_step` (ms of a
+--   `tls`, `tls_verify`, `refused`, `late`, `slot`, `preempts` (1: full, it loses time and no request),
+--   `foreign_requests`, `foreign_tokens`, `usual_step` (ms of a
 --   decode step at a usual load), `relative_speed` (1: as fast as its peers on average), `error_rate` (moving share of
 --   requests not served, written by `eligible.lua`); `index` (id -> index); `at_place` (slot -> index, 0: none);
 --   `models[name]` -> {size, name = the public name, [k] = index, upstream = {[k] = the engine's name}, fallbacks = how
@@ -229,6 +233,7 @@ function _M.build(snapshot, settings, slot_of, pause)
     for _, name in ipairs(COSTS) do
       fleet[name][i] = backend.cost[name]
     end
+    fleet.preempts[i] = PREEMPTING[fleet.engine[i]] and 1 or 0
     fleet.usual_step[i] = fleet.base[i] + fleet.per_sequence[i] * USUAL_SEQUENCES + fleet.per_kv_token[i] * USUAL_KV
     fleet.tls[i] = backend.tls == true
     fleet.tls_verify[i] = backend.tls_verify ~= false

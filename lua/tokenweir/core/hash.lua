@@ -20,26 +20,42 @@ local P5 = 0x27D4EB2F165667C5ULL
 
 local _M = {}
 
-local function round(lane, word)
-  return rol(lane + word * P2, 31) * P1
+-- The lanes and the hash while they are reckoned: a 64-bit number that a loop passes on would be an object made for it.
+local lane, state = ffi.new("uint64_t[4]"), ffi.new("uint64_t[1]")
+
+local function round(value, word)
+  return rol(value + word * P2, 31) * P1
 end
 
-local function merge(hash, lane)
-  return bxor(hash, round(0ULL, lane)) * P1 + P4
+local function merge(hash, value)
+  return bxor(hash, round(0ULL, value)) * P1 + P4
 end
 
--- Four independent lanes over whole stripes of 32 bytes.
-local function stripes(p, n, seed)
-  local a, b, c, d = seed + P1 + P2, seed + P2, seed + 0ULL, seed - P1
+-- Four independent lanes over whole stripes of 32 bytes; begins with the seed in `state`.
+local function stripes(p, n)
+  lane[0], lane[1], lane[2], lane[3] = state[0] + P1 + P2, state[0] + P2, state[0], state[0] - P1
   for i = 0, n - 32, 32 do
     local w = cast(words, p + i)
-    a = round(a, w[0])
-    b = round(b, w[1])
-    c = round(c, w[2])
-    d = round(d, w[3])
+    lane[0], lane[1] = round(lane[0], w[0]), round(lane[1], w[1])
+    lane[2], lane[3] = round(lane[2], w[2]), round(lane[3], w[3])
   end
-  local hash = rol(a, 1) + rol(b, 7) + rol(c, 12) + rol(d, 18)
-  return merge(merge(merge(merge(hash, a), b), c), d)
+  local hash = rol(lane[0], 1) + rol(lane[1], 7) + rol(lane[2], 12) + rol(lane[3], 18)
+  state[0] = merge(merge(merge(merge(hash, lane[0]), lane[1]), lane[2]), lane[3])
+end
+
+local function rest(p, i, n)
+  while i + 8 <= n do
+    state[0] = rol(bxor(state[0], round(0ULL, cast(words, p + i)[0])), 27) * P1 + P4
+    i = i + 8
+  end
+  if i + 4 <= n then
+    state[0] = rol(bxor(state[0], u64(cast(halves, p + i)[0]) * P1), 23) * P2 + P3
+    i = i + 4
+  end
+  while i < n do
+    state[0] = rol(bxor(state[0], u64(p[i]) * P5), 11) * P1
+    i = i + 1
+  end
 end
 
 --- Hash of the `n` bytes at `p`.
@@ -48,27 +64,15 @@ end
 -- @param[opt] seed number or uint64_t
 -- @return uint64_t
 function _M.bytes(p, n, seed)
-  seed = u64(seed or 0)
-  local hash
+  state[0] = seed or 0
   if n >= 32 then
-    hash = stripes(p, n, seed)
+    stripes(p, n)
   else
-    hash = seed + P5
+    state[0] = state[0] + P5
   end
-  hash = hash + u64(n)
-  local i = n - n % 32
-  while i + 8 <= n do
-    hash = rol(bxor(hash, round(0ULL, cast(words, p + i)[0])), 27) * P1 + P4
-    i = i + 8
-  end
-  if i + 4 <= n then
-    hash = rol(bxor(hash, u64(cast(halves, p + i)[0]) * P1), 23) * P2 + P3
-    i = i + 4
-  end
-  while i < n do
-    hash = rol(bxor(hash, u64(p[i]) * P5), 11) * P1
-    i = i + 1
-  end
+  state[0] = state[0] + u64(n)
+  rest(p, n - n % 32, n)
+  local hash = state[0]
   hash = bxor(hash, rshift(hash, 33)) * P2
   hash = bxor(hash, rshift(hash, 29)) * P3
   return bxor(hash, rshift(hash, 32))

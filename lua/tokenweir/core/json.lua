@@ -196,12 +196,14 @@ end
 -- @tparam boolean members whether to call `on.member` and `on.ended`
 -- @treturn number the offset after the value and the spaces behind it; or nil, what is wrong, its offset
 function _M.walk(p, i, n, root, on, state, members)
-  local depth, node, awaits_value = 0, root, true
+  -- A number and not a boolean: true and false are two types to LuaJIT, and a loop whose variables change their types
+  -- is compiled in pieces.
+  local depth, node, awaits_value = 0, root, 1
   local closer, parent = 0, NOTHING
   i = space_end(p, i)
   while true do
     local c = p[i]
-    if awaits_value then
+    if awaits_value == 1 then
       if c == QUOTE then
         local last = string_end(p, i + 1, n)
         if last < 0 then
@@ -238,7 +240,7 @@ function _M.walk(p, i, n, root, on, state, members)
           goto name
         end
         i = inside
-        awaits_value = false
+        awaits_value = 0
         goto continue
       elseif c == 45 or is_digit(c) then
         local last, bad = number_end(p, i)
@@ -258,14 +260,14 @@ function _M.walk(p, i, n, root, on, state, members)
         end
         i = last
       end
-      awaits_value = false
+      awaits_value = 0
     elseif depth == 0 then
       return i
     elseif c == COMMA then
       i = space_end(p, i + 1)
       if closer ~= CLOSE_OBJECT then
         node = parent.each or NOTHING
-        awaits_value = true
+        awaits_value = 1
         goto continue
       end
       goto name
@@ -311,7 +313,7 @@ function _M.walk(p, i, n, root, on, state, members)
       else
         node = parent.other or NOTHING
       end
-      awaits_value = true
+      awaits_value = 1
     end
     ::continue::
   end

@@ -7,7 +7,7 @@
 --   held       KV tokens they hold now: prompt and what was produced so far
 --   remaining  tokens they are still expected to produce
 --   variance   sum of the squared standard deviations of their lengths (tokens^2)
---   prefill    prompt tokens not yet processed
+--   prefill    prompt tokens not yet processed, less what the backend has cached of them
 --   flowing    streams of which a byte has come
 --   bucket_*   n, held and variance by the remaining tokens of each sequence (`bucket.lua`)
 --
@@ -82,7 +82,9 @@ function _M.reserve(row, r)
   measure(r, r)
   local n, prompt, remaining, variance = r.n, r.prompt, r.remaining, r.variance
   local b = bucket_of(r.expected)
-  r.tokens, r.held, r.bucket, r.prefill, r.flowing = 0, prompt, b, prompt, 0
+  -- What the backend has cached it need not compute.
+  local computed = whole(prompt - (r.reckoned or 0), MAX_TOKENS)
+  r.tokens, r.held, r.bucket, r.prefill, r.flowing = 0, prompt, b, computed, 0
   r.reserved = true
 
   row.bucket_n[b] = row.bucket_n[b] + n
@@ -92,7 +94,7 @@ function _M.reserve(row, r)
   row.held = row.held + prompt
   row.remaining = row.remaining + remaining
   row.variance = row.variance + variance
-  row.prefill = row.prefill + prompt
+  row.prefill = row.prefill + computed
   return true
 end
 

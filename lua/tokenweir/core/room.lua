@@ -11,13 +11,34 @@ local NO, MAYBE, YES = 0, 1, 2
 -- One pick runs at a time in a worker, and none yields.
 local wanted = {}
 
+--- Engines hand their memory out in blocks: each sequence leaves up to a block's rest unused.
+local BLOCK = 16
+--- An engine that preempts loses time where it is full, and no request. It is filled up to just below where it would
+-- let no further request in (vLLM leaves 1 % free), and no margin is kept for what was predicted too short.
+local PREEMPTING_CAP = 0.97
+
 local _M = { NO = NO, MAYBE = MAYBE, YES = YES }
+
+-- The share of its capacity that backend i may hold at once.
+local function cap(view, i)
+  return view.fleet.preempts[i] ~= 0 and PREEMPTING_CAP or view.settings.kv_cap
+end
+
+-- Tokens that are kept free beyond the predicted peak.
+local function margin(view, i, own)
+  local row = view.load[i]
+  local rests = BLOCK * (row.n + own.n)
+  if view.fleet.preempts[i] ~= 0 then
+    return rests
+  end
+  return rests + view.settings.z * deviation(row, own, view.settings.common_deviation)
+end
 
 --- What the totals alone can say.
 -- @param view see `policy/init.lua`; @param i index in the fleet; @param own see `demand.measure`
 -- @return NO, YES, or MAYBE: the buckets decide (`fits`)
 function _M.glance(view, i, own)
-  local fleet, row, settings = view.fleet, view.load[i], view.settings
+  local fleet, row = view.fleet, view.load[i]
   local concurrency, capacity = fleet.concurrency[i], fleet.capacity[i]
   -- An idle backend takes a request of more choices than its limit: it would wait for ever otherwise.
   if concurrency > 0 and row.n > 0 and row.n + own.n > concurrency then
@@ -26,25 +47,24 @@ function _M.glance(view, i, own)
   if capacity <= 0 then
     return YES
   end
-  if row.held + own.prompt > settings.kv_cap * capacity then
+  if row.held + own.prompt > cap(view, i) * capacity then
     return NO
   end
-  local margin = settings.z * deviation(row, own, settings.common_deviation)
-  if bound(row, own) + margin <= capacity then
+  local free = capacity - margin(view, i, own)
+  if bound(row, own) <= free then
     return YES
   end
   -- The peak is never below what is held at once.
-  return row.held + own.prompt + margin <= capacity and MAYBE or NO
+  return row.held + own.prompt <= free and MAYBE or NO
 end
 
 --- What the buckets say of a backend for which `glance` said MAYBE.
 function _M.fits(view, i, own)
-  local fill, settings = view.fill_buckets, view.settings
+  local fill = view.fill_buckets
   if fill then
     fill(i)
   end
-  local row = view.load[i]
-  return walk(row, own) + settings.z * deviation(row, own, settings.common_deviation) <= view.fleet.capacity[i]
+  return walk(view.load[i], own) + margin(view, i, own) <= view.fleet.capacity[i]
 end
 
 --- The backend that will have room for a request soonest: the least still to be released there, over how fast it
@@ -53,7 +73,7 @@ end
 -- @return index, or nil: no candidate could ever have room
 function _M.soonest(view, candidates, count, request, kept)
   measure(request, wanted)
-  local fleet, settings = view.fleet, view.settings
+  local fleet = view.fleet
   local best, least
   for k = 1, count do
     local i = candidates[k]
@@ -64,7 +84,7 @@ function _M.soonest(view, candidates, count, request, kept)
     local each = row.n > 0 and (row.held + row.remaining) / row.n or 0
     local short = 0
     if capacity > 0 then
-      short = bound(row, wanted) + settings.z * deviation(row, wanted, settings.common_deviation) - capacity
+      short = bound(row, wanted) + margin(view, i, wanted) - capacity
     end
     if concurrency > 0 and row.n > 0 then
       short = max(short, (row.n + wanted.n - concurrency) * each)
@@ -86,11 +106,16 @@ function _M.release_rate(load, fleet, i, own)
   return (row.held + row.remaining) / (fleet.prefill[i] * own.prompt + own.expected * step)
 end
 
---- Tokens that the request needs of an empty backend, by its predicted tail. Infinite spread must not hide in here:
--- the figure is bounded by `demand.measure`.
-local function tail(own, settings)
+--- Tokens that the request needs of an empty backend i, by its predicted tail where that is what counts there.
+-- Infinite spread must not hide in here: the figure is bounded by `demand.measure`.
+local function need(view, i, own)
+  local tokens = own.prompt + own.remaining + BLOCK * own.n
+  if view.fleet.preempts[i] ~= 0 then
+    return tokens
+  end
+  local settings = view.settings
   local common = settings.common_deviation * own.remaining
-  return own.prompt + own.remaining + settings.z * (own.variance + common * common) ^ 0.5
+  return tokens + settings.z * (own.variance + common * common) ^ 0.5
 end
 
 --- Whether such a request may join backend i now. Where its mean fits the empty backend, and only the margin does
@@ -104,7 +129,7 @@ local function may_join(view, i, own)
   if own.prompt + own.remaining <= capacity then
     return bound(row, own) <= capacity
   end
-  local share = view.settings.kv_cap * capacity
+  local share = cap(view, i) * capacity
   return row.held + own.prompt <= (own.prompt <= share and share or capacity)
 end
 
@@ -113,12 +138,12 @@ end
 -- alone exceeds the largest backend goes at once: the engine says so better than we can.
 -- @return index, or nil: it is no such request, or there is no place for it yet
 function _M.emptiest(view, candidates, count, own)
-  local fleet, load, settings = view.fleet, view.load, view.settings
-  local need, prompt, cap = tail(own, settings), own.prompt, settings.kv_cap
+  local fleet, load, prompt = view.fleet, view.load, own.prompt
   local largest = 0
   for k = 1, count do
-    local capacity = fleet.capacity[candidates[k]]
-    if capacity <= 0 or (need <= capacity and prompt <= cap * capacity) then
+    local i = candidates[k]
+    local capacity = fleet.capacity[i]
+    if capacity <= 0 or (need(view, i, own) <= capacity and prompt <= cap(view, i) * capacity) then
       return nil
     end
     if capacity > largest then

@@ -15,8 +15,38 @@ LARGE = {"capacity": 100_000}
 
 def test_a_session_is_served_at_its_place_on_the_ring_again_and_again(lua: Any) -> None:
     sessions = Sessions(lua, *equal(8, **LARGE))
-    for session in range(20):
-        assert {sessions.serve(session) for _ in range(5)} == {sessions.home(session)}
+    served = {k: {sessions.serve(k) for _ in range(5)} for k in range(100)}
+    assert all(len(names) == 1 for names in served.values())
+    assert sum(names == {sessions.home(k)} for k, names in served.items()) > 50
+
+
+def test_new_sessions_pass_over_backends_that_were_given_more_than_their_share_of_work(lua: Any) -> None:
+    sessions = Sessions(lua, *equal(8, **LARGE))
+    hot = [k for k in range(4000) if sessions.home(k) == "b1"][:200]
+    shares = Counter(sessions.serve(k) for k in hot)
+    assert len(shares) == 8
+    assert max(shares.values()) <= 1.3 * len(hot) / 8
+    assert all(sessions.serve(k) == name for k in hot[:20] for name in [sessions.serve(k)])
+
+
+def test_what_another_gateway_has_served_is_not_new(lua: Any) -> None:
+    sessions = Sessions(lua, *equal(8, **LARGE))
+    for k in [k for k in range(4000) if sessions.home(k) == "b1"][:100]:
+        sessions.serve(k)
+        r = sessions.request(10_000 + k)
+        sessions.core.locate(
+            sessions.memory, sessions.rings, sessions.view.fleet, r, sessions.now, LIFE, True
+        )
+        assert r.settled
+        assert r.stay == r.home
+
+
+def test_a_new_session_goes_where_most_of_its_prompt_is_cached(lua: Any) -> None:
+    sessions = Sessions(lua, *equal(8, **LARGE))
+    first = sessions.serve(1, blocks=[11, 12, 13, 14], prompt=2100)
+    for k in range(20, 27):
+        sessions.serve(k, prompt=2100)
+    assert sessions.serve(2, blocks=[11, 12, 13, 94], prompt=2100) == first
 
 
 def test_two_gateways_that_never_spoke_choose_the_same_place(lua: Any) -> None:

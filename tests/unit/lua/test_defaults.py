@@ -57,7 +57,7 @@ def test_a_member_can_be_left_alone(lua: Any) -> None:
     fill = lua.require(b"tokenweir.core.defaults").fill
     document = to_python(fill(lua.eval(b"{ backends = { { id = 'a' } } }"), b"snapshot", b"backends"))
     assert document["backends"] == [{"id": "a"}]
-    assert document["thresholds"]["kv_cap"] == 0.85
+    assert document["thresholds"]["kv_cap"] == 0.9
 
 
 def test_a_part_s_defaults_are_those_of_the_contract(lua: Any) -> None:

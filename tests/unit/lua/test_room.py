@@ -10,6 +10,8 @@ import pytest
 from tests.unit.lua.fleets import backend, snapshot, to_lua
 from tests.unit.lua.views import View
 
+BLOCK = 16
+
 
 class Room:
     """What one backend has room for."""
@@ -36,17 +38,41 @@ class Room:
 
 
 def test_the_margin_counts_against_the_capacity(lua: Any) -> None:
-    margin = 1.3 * math.sqrt(100**2 + 10**2)
+    margin = 2.0 * math.sqrt(100**2 + 10**2) + BLOCK
     asked = {"prompt": 100, "mean": 100, "sd": 100}
     assert Room(lua, capacity=math.ceil(200 + margin)).fits(**asked)
     assert not Room(lua, capacity=math.floor(200 + margin)).fits(**asked)
 
 
+def test_every_sequence_may_leave_the_rest_of_a_block_unused(lua: Any) -> None:
+    for capacity, fits in ((1000 + 10 + 10 + 11 * BLOCK, True), (1000 + 10 + 10 + 11 * BLOCK - 1, False)):
+        room = Room(lua, capacity=capacity, engine="vllm")
+        for _ in range(10):
+            room.view.hold(1, prompt=100, mean=1, sd=0)
+        assert room.fits(prompt=9, mean=1) is fits
+
+
+def test_an_engine_that_preempts_is_filled_up_without_a_margin(lua: Any) -> None:
+    asked = {"prompt": 400, "mean": 500, "sd": 500}
+    assert not Room(lua, capacity=1000).fits(**asked)
+    assert Room(lua, capacity=1000, engine="vllm").fits(**asked)
+    assert Room(lua, capacity=1000, engine="sglang").fits(**asked)
+    assert not Room(lua, capacity=1000, engine="llamacpp").fits(**asked)
+    assert not Room(lua, capacity=1000, engine="vllm").fits(prompt=400, mean=600)
+
+
+def test_an_engine_that_preempts_is_not_filled_so_far_that_it_lets_nobody_in(lua: Any) -> None:
+    room = Room(lua, capacity=10_000, engine="vllm")
+    room.view.hold(1, prompt=9000, mean=1, sd=0)
+    assert room.fits(prompt=700, mean=1)
+    assert not room.fits(prompt=701, mean=1)
+
+
 def test_what_is_held_stays_below_the_safety_share_whatever_is_predicted(lua: Any) -> None:
     room = Room(lua, capacity=1000)
     room.view.hold(1, prompt=800, mean=1, sd=0)
-    assert room.fits(prompt=50, mean=1)
-    assert not room.fits(prompt=51, mean=1)
+    assert room.fits(prompt=100, mean=1)
+    assert not room.fits(prompt=101, mean=1)
 
 
 def test_where_the_totals_do_not_settle_it_the_buckets_do(lua: Any) -> None:

@@ -23,6 +23,7 @@ class View:
         self.loads = self.load_module.new(self.fleet.size)
         self.view = self.policy.new_view()
         self.view.fleet, self.view.load = self.fleet, self.loads
+        self.view.settings = self.policy.settings(to_lua(lua, document.get("thresholds")))
         self.view.random = random.Random(seed).random
 
     def require(self, name: str) -> Any:

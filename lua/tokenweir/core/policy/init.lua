@@ -73,6 +73,21 @@ function _M.serving(policy, stale)
   return stale and policy.telemetry and least_inflight or policy
 end
 
+--- Picks among what `eligible.filter` found. Ramping backends that were not drawn come in where all others are full: a
+-- ramp spares what is new, but no request waits while something that has room stands by.
+-- @param served the policy that decides
+-- @param spare number of candidates after the first `count` that were not drawn, or nil
+function _M.among(served, view, request, candidates, count, spare)
+  local index, reason = served.pick(view, request, candidates, count)
+  if index or reason ~= "full" or not spare then
+    return index, reason
+  end
+  for k = 1, spare do
+    candidates[k] = candidates[count + k]
+  end
+  return served.pick(view, request, candidates, spare)
+end
+
 --- Picks by a policy, or by what it fades to.
 -- @param policy as `get` returned it
 function _M.pick(policy, view, request, candidates, count)

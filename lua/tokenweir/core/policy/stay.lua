@@ -1,13 +1,22 @@
 --- Whether a session stays where it lives, or moves: to the cheapest backend, to its next choice on the ring, or home.
 local ffi = require "ffi"
 local contract = require "tokenweir.contract"
+local cache_memory = require "tokenweir.core.cache_memory"
 local ring = require "tokenweir.core.ring"
 local room = require "tokenweir.core.room"
 
-local find_member = ring.find
+local find_member, work_of = ring.find, cache_memory.work
 local glance, fits = room.glance, room.fits
 local NO, YES = room.NO, room.YES
 local max = math.max
+
+--- A new session goes to no backend that was given so many times its share of the work lately.
+local SHARE_OF_WORK = 1.1
+--- So many others are reckoned to wait while a prompt is computed anew. With fewer, sessions move for the sake of
+-- predicted lengths that then do not come true (`make bench-sessions`).
+local ANEW = 8
+--- Of a prompt, that it is worth another place to have it cached.
+local GOOD_PART = 0.25
 
 local _M = {}
 
@@ -42,6 +51,14 @@ local function is_calm(view, request)
   return request.away_ms >= least and view.now - hot_at >= least
 end
 
+-- What it costs the others that backend i computes anew what the session has where it stays, ms: every sequence there
+-- stands still meanwhile, and whoever comes meanwhile waits.
+local function again(view, stay, i)
+  local fleet, credit = view.fleet, view.credit
+  local tokens = credit[fleet.slot[stay]] - credit[fleet.slot[i]]
+  return tokens > 0 and ANEW * tokens * fleet.prefill[i] or 0
+end
+
 -- By member of a ring: whether it is still to be asked in this walk around it.
 local asked, walk = ffi.new("int32_t[?]", contract.numbers.max_backends + 1), 0
 
@@ -72,6 +89,46 @@ local function next_on_ring(view, request, own, candidates, count)
   return nil
 end
 
+-- The place of a new session, among the backends that were given no more than their share of the work lately
+-- (consistent hashing with bounded loads; Mirrokni, Thorup, Zadimoghaddam, SODA 2018): the one that has most of the
+-- prompt, if that is a good part of it; else the first on the ring. A session stays for many requests, so what is in
+-- flight at this moment says little.
+local function settle(view, request, own, candidates, count)
+  local memory, slot, credit, places = view.memory, view.fleet.slot, view.credit, view.places
+  local admit, sum, peers = view.fleet.admit, 0, 0
+  for k = 1, count do
+    local i = candidates[k]
+    if admit[i] >= 1 then
+      sum, peers = sum + work_of(memory, slot[i], view.now), peers + 1
+    end
+  end
+  if admit[request.stay] < 1 or peers == 0 then
+    return request.stay
+  end
+  local most = SHARE_OF_WORK * sum / peers
+  walk = walk + 1
+  local best, cached, left = nil, credit[slot[request.stay]] + GOOD_PART * own.prompt, 0
+  for k = 1, count do
+    local i = candidates[k]
+    local m = places.member[i]
+    if m > 0 and admit[i] >= 1 and work_of(memory, slot[i], view.now) <= most
+      and (i == request.stay or has_room(view, i, own)) then
+      asked[m] = walk
+      left = left + 1
+      if credit[slot[i]] > cached then
+        best, cached = i, credit[slot[i]]
+      end
+    end
+  end
+  if best or left == 0 then
+    return best or request.stay
+  elseif is_candidate(view, request.stay) and asked[places.member[request.stay]] == walk then
+    return request.stay
+  end
+  local m = find_member(places.ring, request.ring_at, places.fresh, places.fresh_most, asked, walk)
+  return m > 0 and places.index[m] or request.stay
+end
+
 --- @param view see `policy/init.lua`, after `affinity.reckon`
 -- @param request with `home`, `stay`, `settled`, `away_ms`, `ring_at` of `affinity.locate`
 -- @param own see `demand.measure`
@@ -80,6 +137,9 @@ end
 -- @return index; and why: "home", "stay" (where it moved before), "back" (home again), "cost", "load", "room"
 function _M.decide(view, request, own, candidates, count, best, cost)
   local settings, stay, home = view.settings, request.stay, request.home
+  if not request.settled then
+    stay = settle(view, request, own, candidates, count)
+  end
   local usable = is_candidate(view, stay)
   local roomy = usable and (stay == best or has_room(view, stay, own))
   if not roomy or use_of(view, stay) > settings.move_load then
@@ -94,10 +154,10 @@ function _M.decide(view, request, own, candidates, count, best, cost)
   end
   local here = cost(view, stay, own)
   if stay ~= home and request.settled and is_candidate(view, home) and is_calm(view, request)
-    and has_room(view, home, own) and cost(view, home, own) <= here then
+    and has_room(view, home, own) and cost(view, home, own) + again(view, stay, home) <= here then
     return home, "back"
   end
-  if best ~= stay and cost(view, best, own) < (1 - settings.stay) * here then
+  if best ~= stay and cost(view, best, own) + again(view, stay, best) < (1 - settings.stay) * here then
     return best, best == home and "back" or "cost"
   end
   return stay, stay == home and "home" or "stay"

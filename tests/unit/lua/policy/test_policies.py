@@ -106,7 +106,7 @@ class TestRoom:
     def test_a_full_fleet_makes_a_request_wait(self, lua: Any, name: str) -> None:
         view = View(lua, snapshot(*equal(2)))
         for index in (1, 2):
-            view.hold(index, prompt=13_500, mean=100)
+            view.hold(index, prompt=14_300, mean=100)
         assert view.pick(name) == (None, "full")
 
     @pytest.mark.parametrize("name", WITH_ROOM)
@@ -114,7 +114,7 @@ class TestRoom:
         view = View(lua, snapshot(*equal(200)))
         for index in range(1, 201):
             if index != 137:
-                view.hold(index, prompt=13_500, mean=100)
+                view.hold(index, prompt=14_300, mean=100)
         assert {view.pick(name)[0] for _ in range(20)} == {137}
 
     def test_a_backend_that_is_full_by_peak_is_passed_over_though_it_would_be_faster(self, lua: Any) -> None:
@@ -151,8 +151,8 @@ class TestRoom:
     ) -> None:
         view = View(lua, snapshot(*equal(1)))
         view.hold(1, prompt=13_000, mean=1, sd=0)
-        assert view.pick("predictive", prompt=601, mean=1, sd=0) == (None, "full")
-        assert view.pick("predictive", prompt=600, mean=1, sd=0)[0] == 1
+        assert view.pick("predictive", prompt=1401, mean=1, sd=0) == (None, "full")
+        assert view.pick("predictive", prompt=1400, mean=1, sd=0)[0] == 1
 
     @pytest.mark.parametrize("name", WITH_ROOM)
     def test_a_request_whose_tail_fits_nowhere_goes_to_the_emptiest(self, lua: Any, name: str) -> None:

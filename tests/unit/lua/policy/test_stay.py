@@ -34,12 +34,19 @@ def test_it_stays_where_others_are_a_little_cheaper(sessions: Sessions) -> None:
     assert sessions.verdict == "home"
 
 
-def test_it_moves_where_the_wait_exceeds_the_prefill_by_a_fifth(sessions: Sessions) -> None:
-    home = sessions.home(1)
-    busy(sessions, home, 40)
-    assert sessions.serve(1, **LONG) != home
+def test_it_moves_where_the_wait_exceeds_what_is_to_be_computed_anew(lua: Any) -> None:
+    sessions = Sessions(lua, *equal(8, **LARGE))
+    home = sessions.serve(1, prompt=1000)
+    busy(sessions, home or "", 60)
+    assert sessions.serve(1, prompt=1000) != home
     assert sessions.verdict == "cost"
     assert sessions.told == "move"
+
+
+def test_a_long_prompt_in_the_cache_keeps_it_where_the_wait_is_long(sessions: Sessions) -> None:
+    home = sessions.home(1)
+    busy(sessions, home, 60)
+    assert sessions.serve(1, **LONG) == home
 
 
 def test_what_it_has_in_the_cache_is_what_stickiness_is_worth(lua: Any) -> None:
@@ -118,7 +125,7 @@ class TestReturn:
 
     def test_it_returns_where_waiting_costs_more_than_the_prefill(self, away: Sessions) -> None:
         away.now += 2 * MINUTE
-        busy(away, self.there or "", 6)
+        busy(away, self.there or "", 40)
         assert away.serve(1, prompt=2500) == away.home(1)
         assert (away.verdict, away.told) == ("back", "return")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from sidecar.control.breaker import Breaker
 from sidecar.control.model_load import BackendUse, Waiting, model_load
 from tokenweir.config.control import BreakerConfig
+from tokenweir.config.limits import QueueConfig
 from tokenweir.contract.records import Priority
 
-MAX_WAIT = 30_000
 LONG = Waiting(5, {Priority.NORMAL: 16_000})
 SHORT = Waiting(5, {Priority.NORMAL: 14_000})
 TICK = 500
@@ -23,7 +23,7 @@ def run(breaker, share, seconds, begin, waiting=LONG, *, config=None):
     now = begin
     while now < begin + 1000 * seconds:
         before = breaker.refuse_new.on, breaker.drop_low.on
-        breaker.update(load(share, waiting), config or BreakerConfig(), MAX_WAIT, now)
+        breaker.update(load(share, waiting), config or BreakerConfig(), QueueConfig().longest_wait, now)
         after = breaker.refuse_new.on, breaker.drop_low.on
         if after != before:
             switched.append((now, after))

@@ -38,15 +38,17 @@ def test_an_unknown_capacity_is_taken_as_the_usual_one():
     assert model_load([use(0.8, None), use(0.4, None)], Waiting()).use == pytest.approx(0.6)
 
 
-def test_the_class_that_waits_longest_counts():
-    waiting = Waiting(3, {Priority.HIGH: 100, Priority.LOW: 20_000})
+def test_the_class_counts_that_has_used_up_most_of_its_own_wait():
+    waiting = Waiting(3, {Priority.HIGH: 3000, Priority.LOW: 20_000})
     assert waiting.longest() == 20_000
-    assert waiting.share(30_000) == pytest.approx(2 / 3)
-    assert Waiting().share(30_000) == 0
+    assert waiting.share(lambda _: 30_000) == pytest.approx(2 / 3)
+    own = {Priority.HIGH: 4000, Priority.LOW: 60_000}
+    assert waiting.share(lambda priority: own[priority]) == pytest.approx(3 / 4)
+    assert Waiting().share(lambda _: 30_000) == 0
 
 
 def test_where_nobody_may_wait_any_waiter_is_over_its_limit():
-    assert Waiting(1, {Priority.NORMAL: 1}).share(0) == 1
+    assert Waiting(1, {Priority.NORMAL: 1}).share(lambda _: 0) == 1
 
 
 def test_it_is_told_in_words():

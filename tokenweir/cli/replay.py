@@ -1,0 +1,91 @@
+"""`replay`: a log of requests through the simulator, policy by policy."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from tokenweir import facts
+
+MISSING = "the simulator needs packages that are not installed: run `make venv` and use .venv/bin/python"
+
+
+def _fail(text: object) -> typer.Exit:
+    sys.stderr.write(f"error: {text}\n")
+    return typer.Exit(1)
+
+
+def replay(  # noqa: PLR0917  (each is an option)
+    trace: Annotated[
+        Path, typer.Argument(help="CSV or JSONL (.gz too): a time, prompt tokens and output tokens a row.")
+    ],
+    servers: Annotated[int, typer.Option(min=1, max=2000, help="Number of equal servers.")] = 8,
+    gpu: Annotated[str, typer.Option(help="Kind of GPU.")] = "A100-80G",
+    model: Annotated[str, typer.Option(help="Model that they serve.")] = "llama-3-8b",
+    precision: Annotated[str, typer.Option(help="fp16, fp8 or int4.")] = "fp16",
+    capacity: Annotated[
+        int | None, typer.Option(min=16, help="KV tokens of a server; default: as GPU and model say.")
+    ] = None,
+    kind: Annotated[
+        str, typer.Option(help="What a full engine does: preempt (vLLM, SGLang), abort (llama.cpp), crash.")
+    ] = "preempt",
+    rate: Annotated[
+        float | None, typer.Option(min=0.001, help="Requests a second; default: as logged.")
+    ] = None,
+    policies: Annotated[
+        str, typer.Option(help="Policies, comma-separated; `all` for every one; default: a choice.")
+    ] = "",
+    seed: Annotated[int, typer.Option(help="Of what is drawn at random.")] = 1,
+) -> None:
+    """What would each policy have given? Replays a log of requests on simulated servers."""
+    try:
+        from bench.policy import replay as simulator  # noqa: PLC0415  (only this command needs it)
+        from bench.policy import table, user_log  # noqa: PLC0415
+        from bench.policy.figures import Objectives  # noqa: PLC0415
+        from bench.policy.policies import ALL  # noqa: PLC0415
+        from bench.policy.server import ServerSpec  # noqa: PLC0415
+        from emulator.engine import Exhaustion  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise _fail(f"{MISSING} ({error.name} is missing)") from None
+    chosen = list(ALL) if policies == "all" else _names(policies) or list(simulator.SHOWN)
+    unknown = [name for name in chosen if name not in ALL]
+    if unknown:
+        raise _fail(f"no policy is named {unknown[0]!r}; known: {'; '.join(ALL)}")
+    if kind not in list(Exhaustion):
+        raise _fail(f"--kind: one of {', '.join(Exhaustion)} is wanted, got {kind!r}")
+    spec = ServerSpec(gpu=gpu, model=model, precision=precision, capacity=capacity, kind=Exhaustion(kind))
+    try:
+        asked = user_log.read(trace)
+        run = simulator.Replay(asked, [spec] * servers, rate, seed, Objectives())
+        held, left_out = spec.kv_tokens, run.left_out
+    except (user_log.LogError, facts.UnknownFactError, facts.DoesNotFitError, OSError) as error:
+        raise _fail(error) from None
+    if left_out == len(asked):
+        raise _fail(f"no request of {trace} fits a server of {held:,} KV tokens")
+    console = Console() if sys.stdout.isatty() else Console(width=150)
+    rows = {}
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        for name in chosen:
+            task = progress.add_task(name, total=len(asked) - left_out)
+            rows[name] = run.run(name, _completed(progress, task))
+    fleet = f"{servers} x {gpu}, {model}, {held:,} KV tokens"
+    title = f"{len(asked):,} requests at {rate or run.as_logged:.2f}/s on {fleet}"
+    table.show(title, rows, console, own="predictive")
+    if left_out:
+        console.print(f"{left_out:,} requests are longer than a server's memory and were left out")
+    console.print("good: first token within 1 s + prompt / 4,000 tokens a second, then 80 ms a token at most")
+
+
+def _completed(progress: Progress, task: TaskID) -> Callable[[int], None]:
+    return lambda done: progress.update(task, completed=done)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
