@@ -3,14 +3,14 @@
 -- Strings that may hold anything come encoded already (`pool.json`, `key.json`); the others are words of our own.
 local bit = require "bit"
 
-local ceil = math.ceil
+local ceil, floor, max, min = math.ceil, math.floor, math.max, math.min
 local int = bit.tobit
 local MOST = 2 ^ 31 - 1
 
 local _M = {}
 
 local function whole(x)
-  return x <= 0 and 0 or x < MOST and x or MOST
+  return int(floor(max(0, min(x, MOST))))
 end
 
 --- @param r record, see `tokenweir.record`; of a request that nginx refused before the access phase it is empty
@@ -24,11 +24,10 @@ function _M.of(r, id, outcome, output, prompt)
   local first = r.first_token or r.first_byte
   local line = '"kind":"' .. (r.kind or "") .. '","model":' .. (r.pool and r.pool.json or '""')
     .. ',"key":' .. (r.key and r.key.json or '""') .. ',"backend":"' .. (r.backend or "")
-    .. '","outcome":"' .. outcome .. '","predicted":' .. (r.mean and int(whole(ceil(r.mean * r.n))) or "null")
-    .. ',"output":' .. (output and int(whole(output)) or "null")
-    .. ',"prompt":' .. (prompt and int(whole(prompt)) or "null")
-    .. ',"wait_ms":' .. (r.wait_ms and int(whole(r.wait_ms - r.wait_ms % 1)) or "null")
-    .. ',"ttft_ms":' .. (first and int(whole((first - r.arrived) - (first - r.arrived) % 1)) or "null")
+    .. '","outcome":"' .. outcome .. '","predicted":' .. (r.mean and whole(ceil(r.mean * r.n)) or "null")
+    .. ',"output":' .. (output and whole(output) or "null") .. ',"prompt":' .. (prompt and whole(prompt) or "null")
+    .. ',"wait_ms":' .. (r.wait_ms and whole(r.wait_ms) or "null")
+    .. ',"ttft_ms":' .. (first and whole(first - r.arrived) or "null")
     .. ',"tries":' .. int(r.tries or 0) .. ',"id":"' .. id
   return line
 end
