@@ -271,3 +271,40 @@ def test_who_waits_longest_is_shown(line: Line) -> None:
     wait_until(shown, what="the longest wait")
     assert line.gateway.metric("tokenweir_queue_bytes", priority="normal") > 100
     line.served()
+
+
+def test_the_article_s_trigger_lets_requests_wait_while_every_memory_is_nearly_full(
+    start_gateway: Start, upstream: Upstream
+) -> None:
+    gateway = start_gateway()
+    queue = {"trigger": "memory", "trigger_memory": 0.9, "order": "score"}
+    gateway.publish(backend(upstream, memory=0.95, low=6, high=1.5), policy="hybrid", queue=queue)
+    with ThreadPoolExecutor(2) as pool:
+        waiting = [pool.submit(gateway.post) for _ in range(2)]
+        wait_until(lambda: gateway.metric("tokenweir_queue_depth") == 2, what="two waiters")
+        gateway.publish(backend(upstream, memory=0.5, low=60, high=15), policy="hybrid", queue=queue)
+        assert [one.result(20).status_code for one in waiting] == [200, 200]
+
+
+def test_what_others_could_use_is_held_for_the_first_one_after_a_while(
+    start_gateway: Start, upstream: Upstream
+) -> None:
+    gateway = start_gateway()
+    gateway.learn(llama={"mean": 10, "median": 10, "spread": 0.1, "count": 1000})
+    gateway.publish(backend(upstream, capacity=6000), queue={"order": "fifo", "pass_ms": 300})
+    permits = held()
+    upstream.answer = Answer(permits=permits)
+    long = [{"role": "user", "content": "word " * 3000}]
+    connections = [gateway.open(messages=long, user="first")]
+    wait_until(lambda: gateway.inflight() == 1, what="the first request")
+    connections.append(gateway.open(messages=long, user="large"))
+    wait_until(lambda: gateway.metric("tokenweir_queue_depth") == 1, what="a waiter")
+    time.sleep(0.8)
+    connections.append(gateway.open(user="small"))
+    wait_until(lambda: gateway.metric("tokenweir_queue_depth") == 2, what="two waiters")
+    time.sleep(0.3)
+    assert gateway.inflight() == 1, "the only backend is held for the large one"
+    for _ in connections:
+        permits.release()
+    assert [connection.getresponse().status for connection in connections] == [200] * 3
+    assert [received.json["user"] for received in upstream.received] == ["first", "large", "small"]

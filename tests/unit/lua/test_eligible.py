@@ -214,3 +214,11 @@ def test_a_fleet_that_is_all_new_serves_all_the_same(lua: Any) -> None:
     counts = Counter(len(chosen()[0]) for _ in range(200))
     assert 0 not in counts
     assert counts[4] > 150
+
+
+def test_a_backend_that_is_held_for_another_is_left_out(lua: Any) -> None:
+    chosen = Filter(lua, backend("a"), backend("b"))
+    slot = chosen.view.fleet.slot
+    assert chosen(apart=slot[1])[0] == [2]
+    alone = Filter(lua, backend("a"))
+    assert alone(apart=alone.view.fleet.slot[1])[:2] == ([], "full")

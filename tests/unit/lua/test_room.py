@@ -99,3 +99,50 @@ def test_a_limit_of_sequences_holds_but_an_idle_backend_takes_any_request(lua: A
 
 def test_a_backend_of_unknown_size_has_room(lua: Any) -> None:
     assert Room(lua, capacity=None).fits(prompt=10**6, mean=10**6)
+
+
+class Held:
+    """Several backends with requests on them."""
+
+    def __init__(self, lua: Any, *backends: dict[str, Any]) -> None:
+        self.view = View(lua, snapshot(*backends))
+        self.room = self.view.require("tokenweir.core.room")
+
+    def soonest(self, kept: int | None = None, **asked: Any) -> int | None:
+        request = self.view.request(**asked)
+        candidates, count = self.view.candidates()
+        found = self.room.soonest(self.view.view, candidates, count, request, kept)
+        return None if found is None else int(found)
+
+
+def test_the_backend_with_the_least_still_to_be_released_has_room_soonest(lua: Any) -> None:
+    held = Held(lua, backend("b1", capacity=8000), backend("b2", capacity=8000))
+    for index, count in ((1, 10), (2, 6)):
+        for _ in range(count):
+            held.view.hold(index)
+    assert held.soonest(prompt=4000) == 2
+
+
+def test_a_faster_backend_releases_sooner(lua: Any) -> None:
+    fast = {"prefill": 0.01, "base": 2, "per_sequence": 0.02, "per_kv_token": 1e-6}
+    slow = {"prefill": 0.1, "base": 50, "per_sequence": 0.5, "per_kv_token": 1e-4}
+    held = Held(lua, backend("b1", capacity=6000, cost=slow), backend("b2", capacity=5900, cost=fast))
+    for index in (1, 2):
+        for _ in range(8):
+            held.view.hold(index)
+    assert held.soonest(prompt=4000) == 2
+
+
+def test_the_one_that_was_chosen_is_kept(lua: Any) -> None:
+    held = Held(lua, backend("b1", capacity=8000), backend("b2", capacity=8000))
+    held.view.hold(1, prompt=7500)
+    assert held.soonest() == 2
+    assert held.soonest(kept=1) == 1
+
+
+def test_where_only_a_number_is_known_it_counts_too(lua: Any) -> None:
+    held = Held(lua, backend("b1", concurrency=2), backend("b2", concurrency=2))
+    for index, count in ((1, 2), (2, 1)):
+        for _ in range(count):
+            held.view.hold(index)
+    assert held.soonest() == 2
