@@ -27,12 +27,12 @@ ARTICLE: Final[dict[str, dict[str, float]]] = {
 """What the article tells."""
 CELLS: Final = {16_000: "conv-tight-crash", 54_000: "conv-13b-crash"}
 RATES: Final = {
-    16_000: (3, 4, 5, 6, 7, 8, 9, 10, 11, 12),
-    54_000: (8, 10, 12, 13, 14, 15, 16, 17, 18),
+    16_000: (4, 5, 6, 7, 8, 9, 10, 11),
+    54_000: (8, 10, 12, 14, 15, 16, 17),
 }
-REQUESTS: Final = 2500
+REQUESTS: Final = 1500
 """Of one run."""
-CLIENTS: Final = {16_000: (24, 32, 40, 48), 54_000: (64, 96, 128)}
+CLIENTS: Final = {16_000: (24, 40, 56), 54_000: (64, 96, 128)}
 """Concurrencies of the closed loop."""
 
 
