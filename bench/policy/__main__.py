@@ -38,15 +38,16 @@ QUICK_POLICIES = (
 )
 MIXED, MIXED_RATES = "mix-mixed-fleet", (14, 18, 22, 26, 30, 34, 38)
 SHARE_OF_SUSTAINED = 0.8
+COMMON = "conv-64"
 
 Cells = dict[str, dict[str, dict[str, Any]]]
 
 
-def run_cells(names: Sequence[str], policies: Sequence[str], series: Series, console: Console) -> Cells:
-    """Every policy in every cell, interleaved over the processes."""
+def run_cells(rows: dict[str, list[str]], series: Series, console: Console) -> Cells:
+    """The policies of each cell, spread over the processes."""
     runs = [
         Run(name, policy, seed, count=series.count)
-        for name in names
+        for name, policies in rows.items()
         for policy in policies
         for seed in series.seeds
     ]
@@ -57,7 +58,37 @@ def run_cells(names: Sequence[str], policies: Sequence[str], series: Series, con
         for run, figures in zip(runs, series.pool.map(execute, runs, chunksize=2), strict=True):
             found.setdefault((run.cell, run.policy), []).append(figures)
             progress.advance(task)
-    return {name: {policy: combine(found[name, policy]) for policy in policies} for name in names}
+    return {
+        name: {policy: combine(found[name, policy]) for policy in policies} for name, policies in rows.items()
+    }
+
+
+def coarse_steps(series: Series) -> dict[str, Any]:
+    """One common case with streams brought up to date at every decision, and in the steps of large fleets."""
+    runs = [
+        Run(COMMON, bars.OWN, seed, count=series.count, step_ms=step)
+        for step in (0.0, scenarios.COARSE_MS)
+        for seed in series.seeds
+    ]
+    exact, coarse = series.combined(runs)
+    names = ("good_share", "p50_s", "p99_s", "ttft_p99_s", "memory_share", "per_minute")
+    return {
+        "case": {"cell": COMMON, "steps": "coarse against exact", "step_ms": scenarios.COARSE_MS},
+        "exact": {name: exact[name] for name in names},
+        "coarse": {name: coarse[name] for name in names},
+    }
+
+
+def scale_bars(cases: Sequence[dict[str, Any]]) -> list[report.Bar]:
+    """How far coarse steps are off."""
+    case = next((case for case in cases if "steps" in case["case"]), None)
+    if case is None:
+        return []
+    exact, coarse = case["exact"], case["coarse"]
+    return [
+        report.Bar(f"coarse steps: {name} off by", abs(coarse[name] / exact[name] - 1), "<=", 0.03)
+        for name in ("good_share", "p99_s")
+    ]
 
 
 def mixed_fleet(series: Series) -> dict[str, Any]:
@@ -93,7 +124,7 @@ def mixed_bars(cases: Sequence[dict[str, Any]]) -> list[report.Bar]:
 
 def overall_bars(cells: Cells, cases: Sequence[dict[str, Any]]) -> list[report.Bar]:
     """What is compared between cells."""
-    found = mixed_bars(cases)
+    found = mixed_bars(cases) + scale_bars(cases)
     if any(case["case"].get("table") == "article" for case in cases):
         capacity = 16_000
         plain = article.sustained(cases, capacity, "round_robin")
@@ -197,14 +228,20 @@ def _run(
     with_article = "article" in chosen or not chosen
     with ProcessPoolExecutor(processes) as pool:
         series = Series(seeds, count, pool)
-        cells = run_cells(names, policies, series, console)
-        for name, rows in cells.items():
+        rows = {
+            name: [policy for policy in policies if policy in (known.cells[name].policies or policies)]
+            for name in names
+        }
+        cells = run_cells(rows, series, console)
+        for name, shown in cells.items():
             cell = known.cells[name]
             title = f"{name}: {cell.about} ({cell.rate:g}/s, {cell.kind.value})"
-            table.show(title, rows, console, own=bars.OWN)
+            table.show(title, shown, console, own=bars.OWN)
         cases += _cases(known, cells)
         if MIXED in names and not quick:
             cases.append(mixed_fleet(series))
+        if COMMON in names and not quick:
+            cases.append(coarse_steps(series))
         if with_article:
             more = article.run(quick, Series(seeds, count or article.REQUESTS, pool))
             cases += more

@@ -30,7 +30,7 @@ RATES: Final = {
     16_000: (4, 5, 6, 7, 8, 9, 10, 11),
     54_000: (8, 10, 12, 14, 15, 16, 17),
 }
-REQUESTS: Final = 1500
+REQUESTS: Final = 1000
 """Of one run."""
 CLIENTS: Final = {16_000: (24, 40, 56), 54_000: (64, 96, 128)}
 """Concurrencies of the closed loop."""

@@ -71,6 +71,7 @@ class Cell(BaseModel):
     restart_s: float = Field(default=60.0, ge=0)
     bursts: list[BurstSpec] = []
     objectives: ObjectivesSpec = ObjectivesSpec()
+    policies: list[str] | None = None
 
     def goals(self) -> Objectives:
         """The objectives as the figures take them."""
