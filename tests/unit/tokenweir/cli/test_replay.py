@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+import shlex
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from tests.documentation import blocks
 from tokenweir.cli import app
 
 
@@ -60,3 +62,15 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["replay", str(tmp_path / "none.csv")])
     assert result.exit_code == 1
     assert "none.csv" in result.output
+
+
+def test_the_documented_command_replays_the_documented_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "requests.csv").write_text(blocks("docs/simulator.md", "csv", "example")[0])
+    command = shlex.split(blocks("docs/simulator.md", "sh", "tested")[0])
+    assert command[:3] == [".venv/bin/python", "-m", "tokenweir"]
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, command[3:])
+    assert result.exit_code == 0, result.output
+    assert "5 requests" in result.output
