@@ -90,8 +90,8 @@ return function(policy_name, seed)
   end
 
   --- What the telemetry says of one server, between two snapshots that are built anew.
-  function gateway.read(i, memory, low, high)
-    fleet.memory[i], fleet.low[i], fleet.high[i] = memory, low, high
+  function gateway.read(i, use, low, high)
+    fleet.memory[i], fleet.low[i], fleet.high[i] = use, low, high
   end
 
   --- Sets thresholds that move (`z`).
@@ -152,7 +152,7 @@ return function(policy_name, seed)
     if count == 0 then
       return nil, word
     end
-    affinity.reckon(memory, view, r, candidates, count)
+    affinity.reckon(memory, view, r, candidates, count + (spare or 0))
     return policies.among(policy, view, r, candidates, count, spare)
   end
 
