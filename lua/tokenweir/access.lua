@@ -109,7 +109,7 @@ local function choose(r, known, now)
   if waiting.somebody(r.pool) then
     return waiting.wait(r, known, now, "full")
   end
-  local index, reason, retry_at = pick.pick(known, r, now)
+  local index, reason, retry_at = pick.pick(known, r, now, waiting.held(r.pool, now))
   if index then
     pick.take(known, r, index, now)
     return known

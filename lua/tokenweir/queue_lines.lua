@@ -37,6 +37,21 @@ function _M.other_lines(model, out)
   return n
 end
 
+--- Keeps a backend's place from other models' requests for a moment; the model's own queue knows what it holds.
+function _M.hold(model, place, until_ms)
+  local map = region.map()
+  map.held_place, map.held_model, map.held_until = place, model, until_ms
+end
+
+--- @return number the place that is held for another model's first waiter, or nil
+function _M.held(model, now)
+  local map = region.map()
+  if map.held_until < now or map.held_model == model then
+    return nil
+  end
+  return map.held_place
+end
+
 --- Publishes that one more of this worker's requests waits for a model, or, by -1, one less.
 -- @param class number of the priority class; @param bytes of the request
 function _M.count(model, class, more, bytes)

@@ -11,11 +11,13 @@ local region = require "tokenweir.region"
 local state = require "tokenweir.state"
 
 local pick_for, soonest, take = pick.pick, pick.soonest, pick.take
-local tide_of = region.tide
+local held, tide_of = queue_lines.held, region.tide
 local max = math.max
 
 local MEASURE_MS = 100
 local SWEEP_MS = 100
+--- A backend is held for as long as its first waiter is tried again and again, and this much longer.
+local HELD_MS = 50
 
 local _M = {}
 
@@ -57,7 +59,7 @@ local function try(w, apart)
     return nil
   end
   r.pool = pool
-  local index, reason = pick_for(known, r, now_now, apart)
+  local index, reason = pick_for(known, r, now_now, apart or held(w.place, now_now))
   w.reason = reason
   if not index then
     return nil
@@ -67,8 +69,13 @@ local function try(w, apart)
   return true
 end
 
+-- The place that the first one will be able to use soonest. Other models' requests may want it too.
 local function hold(w, before)
-  return w.record.pool and w.reason == "full" and soonest(known_now, w.record, now_now, before) or nil
+  local place = w.record.pool and w.reason == "full" and soonest(known_now, w.record, now_now, before) or nil
+  if place then
+    queue_lines.hold(w.place, place, now_now + HELD_MS)
+  end
+  return place
 end
 
 -- Takes the count of a waiter off, which is out of its queue already.

@@ -30,7 +30,7 @@ local SLOTS = 128
 local BACKENDS = contract.numbers.max_backends
 local MODELS = contract.numbers.max_models
 local CLASSES = queue_memory.LAST_CLASS + 1
-local LAYOUT = 4
+local LAYOUT = 5
 
 -- Byte 0 .. SLOTS - 1: the slots' locks.
 local GUARD_BYTE = 1000
@@ -51,6 +51,7 @@ typedef struct {
 typedef struct {
   uint64_t magic, layout, size, born;   /* born: wall time in seconds */
   double peers_at, peers_current, peers_used[2];
+  double held_until, held_place, held_model;   /* a backend that is held for a model's first waiter */
   uint64_t live[SLOT_WORDS];
   double arrivals[MODELS];        /* of workers that are gone */
   tw_name backend_name[BACKENDS], model_name[MODELS];

@@ -22,7 +22,7 @@ local turned_away = require "tokenweir.turned_away"
 local ngx = ngx
 local exiting = ngx.worker.exiting
 local variable = require("tokenweir.variable").get
-local depth_of, gave_back, look = queue_lines.depth, region.gave_back, queues.look
+local depth_of, gave_back, held, look = queue_lines.depth, region.gave_back, queue_lines.held, queues.look
 local now_ms = clock.ms
 local ceil, max, min = math.ceil, math.max, math.min
 local pairs, tonumber = pairs, tonumber
@@ -104,6 +104,11 @@ state.on_change(function(name, known)
     end
   end
 end)
+
+--- The place of a backend that is held for another model's first waiter, or nil: who comes now must not take it.
+function _M.held(pool, now)
+  return held(pool.place, now)
+end
 
 --- Whether somebody waits for a model already: who comes now must not overtake.
 function _M.somebody(pool)

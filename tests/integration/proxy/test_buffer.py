@@ -308,3 +308,31 @@ def test_what_others_could_use_is_held_for_the_first_one_after_a_while(
         permits.release()
     assert [connection.getresponse().status for connection in connections] == [200] * 3
     assert [received.json["user"] for received in upstream.received] == ["first", "large", "small"]
+
+
+def test_what_is_held_for_the_first_one_is_held_from_other_models_too(
+    start_gateway: Start, upstream: Upstream
+) -> None:
+    gateway = start_gateway(settings={"models": [{"name": "llama"}, {"name": "adapter"}]})
+    shared = backend(upstream, capacity=6000, models={"llama": "llama", "adapter": "adapter"})
+    gateway.learn(
+        **{name: {"mean": 10, "median": 10, "spread": 0.1, "count": 1000} for name in ("llama", "adapter")}
+    )
+    gateway.publish(shared, queue={"order": "fifo", "pass_ms": 300})
+    permits = held()
+    upstream.answer = Answer(permits=permits)
+    long = [{"role": "user", "content": "word " * 3000}]
+    connections = [gateway.open(messages=long, user="first")]
+    wait_until(lambda: gateway.inflight() == 1, what="the first request")
+    connections.append(gateway.open(messages=long, user="large"))
+    wait_until(lambda: gateway.metric("tokenweir_queue_depth", model="llama") == 1, what="a waiter")
+    connections.append(gateway.open(model="adapter", user="early"))
+    wait_until(lambda: gateway.inflight() == 2, what="one of the other model, as long as nothing is held")
+    time.sleep(0.8)
+    connections.append(gateway.open(model="adapter", user="late"))
+    wait_until(lambda: gateway.metric("tokenweir_queue_depth", model="adapter") == 1, what="a waiter")
+    for _ in connections:
+        permits.release()
+    assert [connection.getresponse().status for connection in connections] == [200] * 4
+    users = [received.json["user"] for received in upstream.received]
+    assert users == ["first", "early", "large", "late"]

@@ -39,6 +39,20 @@ function _M.waiting(q, class)
   return count, oldest
 end
 
+-- Whether the one of its class that is owed the turn waits in another worker.
+local function is_elsewhere(q, c, w)
+  local lines = q.lines
+  for k = 1, q.count do
+    local row = lines[k]
+    if row.count[c] > 0 then
+      if q.by_score and row.oldest[c] < w.came or not q.by_score and row.first_of[c] < w.key then
+        return true
+      end
+    end
+  end
+  return false
+end
+
 -- Puts those at the front whose class is owed a turn: one of a class, in the order of their keys.
 local function put_owed(q)
   local own, window, n = q.own, q.window, 0
@@ -50,13 +64,15 @@ local function put_owed(q)
       if owed(q.shared, c, floor, sum) then
         -- By score long outputs would wait for ever: there the oldest has the turn.
         local w = at(q.by_score and q.ages[c] or q.order[c], 1)
-        local k = n
-        while k > 0 and own.first[k - 1] > FIRST + w.key do
-          own.first[k], window[k + 1] = own.first[k - 1], window[k]
-          k = k - 1
+        if not is_elsewhere(q, c, w) then
+          local k = n
+          while k > 0 and own.first[k - 1] > FIRST + w.key do
+            own.first[k], window[k + 1] = own.first[k - 1], window[k]
+            k = k - 1
+          end
+          own.first[k], window[k + 1] = FIRST + w.key, w
+          n = n + 1
         end
-        own.first[k], window[k + 1] = FIRST + w.key, w
-        n = n + 1
       end
     end
   end
@@ -112,6 +128,7 @@ function _M.show(q)
   local lowest = huge
   for c = 0, LAST_CLASS do
     local _, key = at(q.order[c], 1)
+    own.first_of[c] = key or huge
     if key and key < lowest then
       lowest = key
     end

@@ -35,6 +35,7 @@ typedef struct {
   double since, hold;            /* when that began for the very first, ms; place + 1 of the backend held for it */
   double looked;                 /* when its worker looked last, ms */
   double lowest;                 /* the lowest tag here */
+  double first_of[CLASSES];      /* the place in the order of the first of each class here */
   double served;                 /* work that went from here to a backend */
   double count[CLASSES], bytes[CLASSES];
   double oldest[CLASSES];        /* when the one that waits longest came, ms; 0: nobody waits */

@@ -194,3 +194,14 @@ def test_who_is_owed_a_turn_by_its_class_stands_first(workers: int) -> None:
     for worker in range(workers):
         queues.look(worker, fits=lambda name, apart: False)
     assert queues.serve() == "low"
+
+
+def test_of_a_class_that_is_owed_a_turn_only_the_first_over_all_workers_has_it() -> None:
+    queues = Queues(workers=2, low=(1, 0.5))
+    queues.push("low-0", flow="low", priority="low", work=50, worker=0)
+    queues.push("low-1", flow="low", priority="low", work=50, worker=1)
+    queues.push("high", priority="high", work=150)
+    assert queues.serve() in {"high", "low-0"}
+    # Worker 1 sees that the class is owed a turn before worker 0 has looked again.
+    queues.release()
+    assert queues.look(1) is None
