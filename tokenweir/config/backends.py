@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
@@ -46,6 +46,18 @@ def _cards(value: Any) -> Any:
     if isinstance(value, list):
         return [str(card) if isinstance(card, int) and not isinstance(card, bool) else card for card in value]
     return value
+
+
+LABEL: Final = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]*[A-Za-z0-9_])?"
+HOST: Final = re.compile(rf"{LABEL}(?:\.{LABEL})*\.?")
+
+
+def _check_host(host: str) -> None:
+    """Raises ValueError for what is neither a host's name nor an address."""
+    if ":" in host:
+        ipaddress.IPv6Address(host.partition("%")[0])
+    elif not HOST.fullmatch(host):
+        raise ValueError(f"{host!r} is no name of a host, nor an address")
 
 
 class BackendConfig(Section):
@@ -138,6 +150,7 @@ class BackendConfig(Section):
             raise ValueError(f"not a URL: {error}") from None
         if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0:
             raise ValueError("a page is wanted, for example http://10.0.0.11:9400/metrics")
+        _check_host(parts.hostname)
         if parts.username or parts.password:
             raise ValueError("no user or password belongs in the URL")
         return value
@@ -152,6 +165,7 @@ class BackendConfig(Section):
             raise ValueError(f"not a URL: {error}") from None
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise ValueError("a URL that begins with http:// or https:// is wanted")
+        _check_host(parts.hostname)
         if parts.path not in {"", "/"} or parts.query or parts.fragment:
             raise ValueError(
                 "only scheme, host and port belong here; the client's path (/v1/...) is passed on as it is"
