@@ -7,6 +7,7 @@ LUA_FILES := lua
 CONFIG ?= tokenweir.yaml
 TOKENWEIR = $(BIN)/python -m tokenweir
 PYTEST_ARGS ?=
+JOBS ?= 2
 
 .PHONY: help up status down check train small-model venv lint format test test-compose test-gpu contract
 
@@ -58,7 +59,7 @@ format: $(VENV)/.dev ## rewrite the Python sources in the project's format
 	$(BIN)/ruff check --fix .
 
 test: $(VENV)/.dev ## the whole test suite, without the parts that need Docker or a GPU
-	$(BIN)/pytest -m "not compose and not gpu" $(PYTEST_ARGS)
+	$(BIN)/pytest -n $(JOBS) -m "not compose and not gpu" $(PYTEST_ARGS)
 
 test-compose: $(VENV)/.dev ## docker compose on a real engine: up, traffic, restarts, down
 	TESTCONTAINERS_RYUK_DISABLED=true $(BIN)/pytest -m compose $(PYTEST_ARGS)
