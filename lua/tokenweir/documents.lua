@@ -7,6 +7,7 @@ local cjson = require "cjson.safe"
 local check = require "tokenweir.core.check"
 local clock = require "tokenweir.clock"
 local contract = require "tokenweir.contract"
+local long_json = require "tokenweir.core.long_json"
 local fence = require "tokenweir.core.fence"
 
 local dict = ngx.shared.tokenweir_documents
@@ -91,7 +92,7 @@ function _M.admit(name, text, origin, build, pause)
   if #text > MAX_BYTES[name] then
     return refuse(name, "size")
   end
-  local document, err = cjson.decode(text)
+  local document, err = long_json.decode(text, cjson.decode, pause)
   if type(document) ~= "table" then
     return refuse(name, "json"), "json", err or "not an object"
   end

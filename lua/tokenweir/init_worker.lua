@@ -84,7 +84,7 @@ end
 
 -- Lets requests have their turn.
 local function pause()
-  ngx.sleep(0)
+  ngx.sleep(0.001)
 end
 
 local function read_moves(premature)

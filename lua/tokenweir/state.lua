@@ -10,6 +10,7 @@ local contract = require "tokenweir.contract"
 local defaults = require "tokenweir.core.defaults"
 local documents = require "tokenweir.documents"
 local fleet_builder = require "tokenweir.core.fleet"
+local long_json = require "tokenweir.core.long_json"
 local numbering = require "tokenweir.numbering"
 local predictor = require "tokenweir.core.predictor"
 
@@ -150,7 +151,7 @@ local function apply(name, version, pause)
     ok, err = apply_snapshot(trial.document, meta, nil, trial.fleet)
   else
     local document
-    document, err = cjson.decode(text)
+    document, err = long_json.decode(text, cjson.decode, pause)
     ok = document and true
     if ok then
       if pause then
