@@ -24,7 +24,11 @@ class EngineKind:
     kind: str = "preempt"
     speed: float = 1.0
     capacity: int | None = None
-    """KV tokens; None: what the GPU holds."""
+    """KV tokens; None: what the facts say."""
+    startup_s: float = 0.0
+    """Time to load the model; until then it answers 503."""
+    name: str = ""
+    """Of the model, for clients; empty: `model`."""
 
 
 class Engine(Process):
@@ -36,8 +40,11 @@ class Engine(Process):
         argv += ["--gpu", emulated.gpu, "--model", emulated.model, "--kind", emulated.kind]
         self._journal = folder / f"{name}.journal"
         argv += ["--speed", str(emulated.speed), "--journal", str(self._journal)]
+        argv += ["--startup-seconds", str(emulated.startup_s)]
         if emulated.capacity is not None:
             argv += ["--capacity", str(emulated.capacity)]
+        if emulated.name:
+            argv += ["--served-model-name", emulated.name]
         super().__init__(name, argv, folder / f"{name}.log", cwd=ROOT)
 
     @property

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +43,19 @@ def _render(configuration: Path, folder: Path) -> Path:
 class Gateway(nginx.Nginx):
     """nginx with Tokenweir; `folder` must be one that nginx's workers can enter."""
 
-    def __init__(self, configuration: Path, folder: Path, name: str = "gateway") -> None:
+    def __init__(
+        self,
+        configuration: Path,
+        folder: Path,
+        name: str = "gateway",
+        edit: Callable[[str], str] = lambda text: text,
+    ) -> None:
+        """`edit` changes the rendered nginx.conf, for a bench that looks inside a worker."""
         listen = yaml.safe_load(configuration.read_text())["listen"]
         self.metrics_port = int(listen["metrics_port"])
-        super().__init__(name, _render(configuration, folder), int(listen["port"]))
+        rendered = _render(configuration, folder)
+        rendered.write_text(edit(rendered.read_text()))
+        super().__init__(name, rendered, int(listen["port"]))
 
     def wait_ready(self, seconds: float = 20) -> None:
         """Wait until the gateway has a snapshot and a backend that it may use."""
