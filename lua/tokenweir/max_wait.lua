@@ -31,7 +31,7 @@ function _M.of(r, queue)
     return errors.send(400, "invalid_max_wait",
       "X-Max-Wait must be a number of seconds, or a number with a unit like 2.5s or 800ms.")
   end
-  return min(most, ms)
+  return (min(most, ms))
 end
 
 return _M

@@ -10,7 +10,7 @@ local MOST = 2 ^ 31 - 1
 local _M = {}
 
 local function whole(x)
-  return int(floor(max(0, min(x, MOST))))
+  return (int(floor(max(0, min(x, MOST)))))
 end
 
 --- @param r record, see `tokenweir.record`; of a request that nginx refused before the access phase it is empty

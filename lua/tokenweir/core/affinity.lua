@@ -74,7 +74,7 @@ end
 
 --- A session's hash on the backends of one model. The same name for two models is two sessions.
 local function key_of(places, r)
-  return bxor(r.session, places.seed)
+  return (bxor(r.session, places.seed))
 end
 
 --- Tells where a session lives: `r.home` (the backend that the ring names), `r.stay` (where it lives by now) and

@@ -18,12 +18,12 @@ local _M = {}
 
 -- No branch goes by a figure: LuaJIT would compile all that follows once more for each way.
 local function whole(x)
-  return ceil(max(0, min(x or 0, MOST)))
+  return (ceil(max(0, min(x or 0, MOST))))
 end
 
 -- Milliseconds, rounded.
 local function ms(x)
-  return max(0, min(x or 0, MOST))
+  return (max(0, min(x or 0, MOST)))
 end
 
 -- What few requests have; the contract's default of both is an empty string.

@@ -15,7 +15,7 @@ local _M = {}
 -- @tparam number step how much one output moves it
 -- @tparam number least, most bounds
 function _M.follow(correction, missed, level, step, least, most)
-  return max(least, min(correction + step * ((missed and 1 or 0) - level), most))
+  return (max(least, min(correction + step * ((missed and 1 or 0) - level), most)))
 end
 
 return _M

@@ -17,7 +17,7 @@ local function whole(x, most)
   if x > most then
     return most
   end
-  return ceil(x)
+  return (ceil(x))
 end
 _M.whole = whole
 

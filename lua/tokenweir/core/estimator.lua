@@ -163,7 +163,7 @@ local function read_past(state, of_model, request)
 end
 
 local function bounded(factor)
-  return max(LEAST_FACTOR, min(factor, MOST_FACTOR))
+  return (max(LEAST_FACTOR, min(factor, MOST_FACTOR)))
 end
 
 local function running_figures(of_model, stats)

@@ -75,7 +75,7 @@ function _M.bytes(p, n, seed)
   local hash = state[0]
   hash = bxor(hash, rshift(hash, 33)) * P2
   hash = bxor(hash, rshift(hash, 29)) * P3
-  return bxor(hash, rshift(hash, 32))
+  return (bxor(hash, rshift(hash, 32)))
 end
 
 --- Hash of a Lua string. @return uint64_t
@@ -85,7 +85,7 @@ end
 
 --- The 16 lower-case hex digits of a hash.
 function _M.hex(hash)
-  return tohex(hash)
+  return (tohex(hash))
 end
 
 --- The hash of 16 hex digits.

@@ -58,13 +58,13 @@ function _M.touch(history, key, now)
   local at = place(rows, first, key)
   if at then
     rows[at].used = now
-    return cast(POINTER, rows + at)
+    return (cast(POINTER, rows + at))
   end
   local oldest = older(rows, older(rows, first, first + 1), older(rows, first + 2, first + 3))
   local row = rows[oldest]
   ffi.fill(row, ffi.sizeof("tw_past"))
   row.key, row.used = key, now
-  return cast(POINTER, rows + oldest)
+  return (cast(POINTER, rows + oldest))
 end
 
 --- Adds one output to a row.

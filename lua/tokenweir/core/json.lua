@@ -166,7 +166,7 @@ end
 -- @return nil, message, offset when it is not a valid JSON string
 local function name_of(p, first, last)
   if find(p, BACKSLASH, first, last) < 0 then
-    return ffi_string(p + first, last - first)
+    return (ffi_string(p + first, last - first))
   end
   return json_string.decode_bytes(p, first, last)
 end

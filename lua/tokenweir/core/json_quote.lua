@@ -59,7 +59,7 @@ local _M = {}
 -- A bit for each byte of the word that is zero.
 local function zero_bytes(word)
   local high = bnot(bor(band(word, LOW) + LOW, word, LOW))
-  return tonumber(cast(int, rshift(rshift(high, 7) * GATHER, 56)))
+  return (tonumber(cast(int, rshift(rshift(high, 7) * GATHER, 56))))
 end
 
 -- Looks for a bare quote from `i` on, where no escape reaches over. Returns its index, or -1 less the index (not before

@@ -63,7 +63,7 @@ end
 -- @param common relative: the recent deviation of the whole from its prediction
 function _M.deviation(row, own, common)
   local shared = common * (row.remaining + own.remaining)
-  return sqrt(row.variance + own.variance + shared * shared)
+  return (sqrt(row.variance + own.variance + shared * shared))
 end
 
 return _M

@@ -53,7 +53,7 @@ end
 -- @tparam number media parts
 -- @treturn number whole tokens
 function _M.estimate(of, raw, media)
-  return ceil(max(1, of.factor * raw + of.constant) + PER_MEDIUM * media)
+  return (ceil(max(1, of.factor * raw + of.constant) + PER_MEDIUM * media))
 end
 
 --- Takes what an engine counted. Prompts with media tell nothing of the text.

@@ -27,7 +27,7 @@ end
 --- A number to tell the sessions of an API key apart by.
 -- @param id string, of the key
 function _M.seed(id)
-  return tonumber(int32(hash_string(id)))
+  return (tonumber(int32(hash_string(id))))
 end
 
 --- @param header string or nil, the value of X-Session-ID

@@ -8,7 +8,7 @@ local _M = {}
 
 --- The state after one more character (a code point, letters of ASCII in lower case); a word begins with 0.
 function _M.step(h, character)
-  return bxor(rol(h, 5), character)
+  return (bxor(rol(h, 5), character))
 end
 
 --- The hash of a word from its last state. Products stay below 2^51, where `tobit` is exact.
@@ -17,7 +17,7 @@ local function finish(h)
   h = tobit(h * 648113)
   h = bxor(h, rshift(h, 15))
   h = tobit(h * 547377)
-  return bxor(h, rshift(h, 14))
+  return (bxor(h, rshift(h, 14)))
 end
 _M.finish = finish
 
