@@ -25,10 +25,12 @@ class Peer:
     program: str
     log_level: str
 
-    def arguments(self, upstreams: Sequence[str], port: int, spare: int) -> list[str]:
-        """Return the arguments: round robin, listening on `port`, its metrics on `spare`."""
+    def arguments(
+        self, upstreams: Sequence[str], port: int, spare: int, policy: str = "round_robin"
+    ) -> list[str]:
+        """Return the arguments: listening on `port`, its metrics on `spare`."""
         return [
-            *("--worker-urls", *upstreams, "--policy", "round_robin"),
+            *("--worker-urls", *upstreams, "--policy", policy),
             *("--host", "127.0.0.1", "--port", str(port)),
             *("--prometheus-host", "127.0.0.1", "--prometheus-port", str(spare)),
             *("--log-level", self.log_level),
@@ -78,12 +80,14 @@ def install(name: str) -> Path:
 class PeerRouter(Process):
     """One peer, started in a single process before the upstreams."""
 
-    def __init__(self, peer: Peer, upstreams: Sequence[str], folder: Path) -> None:
+    def __init__(
+        self, peer: Peer, upstreams: Sequence[str], folder: Path, policy: str = "round_robin"
+    ) -> None:
         bin_folder = install(peer.name)
         folder.mkdir(parents=True, exist_ok=True)
         self.port, spare = ports.free_ports(2)
         program, *rest = peer.program.split()
-        argv = [str(bin_folder / program), *rest, *peer.arguments(upstreams, self.port, spare)]
+        argv = [str(bin_folder / program), *rest, *peer.arguments(upstreams, self.port, spare, policy)]
         super().__init__(peer.name, argv, folder / "out.log", cwd=folder)
         try:
             self.wait_until(lambda: ports.listening(self.port), f"listening on port {self.port}", 40)

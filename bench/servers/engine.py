@@ -29,6 +29,7 @@ class EngineKind:
     """Time to load the model; until then it answers 503."""
     name: str = ""
     """Of the model, for clients; empty: `model`."""
+    precision: str = "fp16"
 
 
 class Engine(Process):
@@ -41,6 +42,7 @@ class Engine(Process):
         self._journal = folder / f"{name}.journal"
         argv += ["--speed", str(emulated.speed), "--journal", str(self._journal)]
         argv += ["--startup-seconds", str(emulated.startup_s)]
+        argv += ["--precision", emulated.precision]
         if emulated.capacity is not None:
             argv += ["--capacity", str(emulated.capacity)]
         if emulated.name:

@@ -1,0 +1,1 @@
+"""The policies' comparison once more, for real: processes, sockets and streams."""

@@ -1,0 +1,98 @@
+"""Four emulated servers of unequal kinds, and the systems that are put before them, one at a time."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from bench.overhead.peers import PEERS, PeerRouter
+from bench.overhead.plain import CONFIGURATION
+from bench.policy.server import ServerSpec
+from bench.servers import gateway, nginx, ports
+from bench.servers.engine import Engine, EngineKind
+from bench.servers.redis import Redis
+from bench.servers.sidecar import Sidecar
+from emulator.engine import Exhaustion
+
+MODEL: Final = "llama-3-8b"
+SPEED: Final = 0.25
+"""Engines run at a quarter of their pace: what is measured is then not the Python of clients and servers."""
+KINDS: Final = (
+    EngineKind("A100-80G", MODEL, "preempt", SPEED),
+    EngineKind("A100-80G", MODEL, "crash", SPEED, capacity=24_000),
+    EngineKind("H100", MODEL, "preempt", SPEED),
+    EngineKind("T4", MODEL, "preempt", SPEED, precision="int4"),
+)
+POLICIES: Final = {"smg": "least_load", "vllm-router": "cache_aware", "sglang-router": "cache_aware"}
+SYSTEMS: Final = ("tokenweir", "nginx least_conn", *POLICIES)
+
+
+def specs() -> list[ServerSpec]:
+    """The same servers, for the simulator."""
+    return [
+        ServerSpec(
+            gpu=kind.gpu,
+            model=kind.model,
+            precision=kind.precision,
+            capacity=kind.capacity,
+            kind=Exhaustion(kind.kind),
+        )
+        for kind in KINDS
+    ]
+
+
+@contextlib.contextmanager
+def engines(folder: Path) -> Iterator[list[Engine]]:
+    """The servers, ready."""
+    with contextlib.ExitStack() as stack:
+        found = [
+            stack.enter_context(Engine(f"engine-{number}", kind, folder)) for number, kind in enumerate(KINDS)
+        ]
+        for engine in found:
+            engine.wait_ready()
+        yield found
+
+
+@contextlib.contextmanager
+def system(name: str, servers: Sequence[Engine], folder: Path) -> Iterator[str]:
+    """The address of one system before the servers."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        if name == "tokenweir":
+            yield _tokenweir(servers, folder, stack)
+        elif name == "nginx least_conn":
+            port = ports.free_ports(1)[0]
+            members = " ".join(["least_conn;", *(f"server 127.0.0.1:{engine.port};" for engine in servers)])
+            text = CONFIGURATION % {"workers": 1, "servers": members, "port": port}
+            stack.enter_context(nginx.Nginx("nginx", nginx.write(folder, text), port))
+            yield f"http://127.0.0.1:{port}"
+        else:
+            peer = next(peer for peer in PEERS if peer.name == name)
+            router = stack.enter_context(
+                PeerRouter(peer, [engine.url for engine in servers], folder, POLICIES[name])
+            )
+            yield f"http://127.0.0.1:{router.port}"
+
+
+def _tokenweir(servers: Sequence[Engine], folder: Path, stack: contextlib.ExitStack) -> str:
+    redis = stack.enter_context(Redis(folder / "redis"))
+    configuration = gateway.write_configuration(
+        folder,
+        {
+            "listen": {"workers": 1},
+            "admin": {"port": ports.free_ports(1)[0]},
+            "redis": {"port": redis.port},
+            "models": [{"name": MODEL, "facts": MODEL}],
+            "backends": [
+                {"id": f"engine-{number}", "url": engine.url, "models": [MODEL], "gpu": kind.gpu}
+                for number, (engine, kind) in enumerate(zip(servers, KINDS, strict=True))
+            ],
+            "state_dir": str(folder / "state"),
+        },
+    )
+    stack.enter_context(Sidecar(configuration, folder))
+    server = stack.enter_context(gateway.Gateway(configuration, folder))
+    server.wait_ready()
+    return f"http://127.0.0.1:{server.port}"

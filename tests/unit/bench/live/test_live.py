@@ -1,0 +1,63 @@
+"""`bench/live`: what is sent, and what is made of the answers."""
+
+from __future__ import annotations
+
+import json
+from math import inf
+from pathlib import Path
+
+import pytest
+
+from bench.live import figures, fleet, loadgen
+from bench.live.loadgen import Answer
+from bench.policy.traces import Asked
+
+
+def test_the_trace_keeps_its_lengths_and_is_brought_to_a_rate(tmp_path: Path) -> None:
+    asked = [Asked(10.0 + k, 100 + k, 10 + k) for k in range(5)]
+    loadgen.write_trace(tmp_path / "t.jsonl", asked, 2.5)
+    rows = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()]
+    assert [row["input_length"] for row in rows] == [100, 101, 102, 103, 104]
+    assert rows[0]["timestamp"] == 0
+    assert rows[-1]["timestamp"] == 2000
+
+
+def test_times_count_in_the_engines_own_seconds() -> None:
+    answers = [Answer(400, 11, ttft=2.0, latency=5.0, error="") for _ in range(4)]
+    found = figures.of_answers(answers, 4, speed=0.25)
+    assert found["failed"] == 0
+    assert found["ttft_p50_s"] == 0.5
+    assert found["p50_s"] == 1.25
+    assert found["good_share"] == 1.0
+
+
+def test_who_got_no_answer_has_failed_and_never_ends() -> None:
+    answers = [
+        Answer(10, 5, 0.1, 0.5, ""),
+        Answer(0, 0, 0, 0.2, "KV memory is full: the engine died"),
+    ]
+    found = figures.of_answers(answers, 3, speed=1.0)
+    assert found["failed"] == 2
+    assert found["failed_for_memory"] == 1
+    assert found["p99_s"] == inf
+
+
+def test_a_record_of_the_load_generator_is_read() -> None:
+    record = {
+        "metrics": {
+            "usage_prompt_tokens": {"value": 140, "unit": "tokens"},
+            "usage_completion_tokens": {"value": 21, "unit": "tokens"},
+            "time_to_first_token": {"value": 28.7, "unit": "ms"},
+            "request_latency": {"value": 281.7, "unit": "ms"},
+        }
+    }
+    answer = loadgen._answer(record)
+    assert (answer.prompt, answer.output, answer.error) == (140, 21, "")
+    assert answer.ttft == pytest.approx(0.0287)
+    assert loadgen._answer({"error": {"message": "gone"}}).error == "gone"
+
+
+def test_the_simulator_is_given_the_same_servers() -> None:
+    specs = fleet.specs()
+    assert [spec.gpu for spec in specs] == ["A100-80G", "A100-80G", "H100", "T4"]
+    assert specs[1].kv_tokens == 24_000
