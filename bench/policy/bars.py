@@ -16,7 +16,7 @@ LEAST_SPREAD: Final = {"good_share": 0.002, "p99_s": 0.01}
 PREDICTIONS_ARE_TRUE: Final = ("clairvoyant", "clairvoyant least work")
 SATURATED: Final = ("conv-tight-preempt", "mooncake-8b-preempt")
 """Cells of engines that preempt in which memory is short, or prefixes are shared."""
-OWN_BASELINES: Final = ("round_robin", "least_conn", "hybrid", "least_inflight")
+OWN_BASELINES: Final = ("round_robin", "least_conn", "hybrid")
 
 Figures = Mapping[str, Mapping[str, Any]]
 """Policy -> figures of one cell."""
