@@ -40,6 +40,10 @@ REOPENED_SD: Final = 0.5
 LEAST_FACTOR, MOST_FACTOR = 0.02, 100.0
 """Bounds of each factor: no engine is faster or slower than its table by more, a reading that says so is
 wrong."""
+LEAST_PREFILL: Final = 0.5
+"""Of what the table says of prompts beside decode steps. Steps in which nobody decodes show in no gap
+between tokens, but their prompts are counted: an engine that reads long prompts while it is nearly empty
+would seem to read them in no time, and sessions would leave their caches for it."""
 MOST_GAP_S: Final = 30.0
 
 
@@ -106,7 +110,7 @@ class CostFit:
     def cost(self) -> Cost:
         """The coefficients."""
         return Cost(
-            prefill=min(max(self._value(0), 1e-6), 1e4),
+            prefill=min(max(self._value(0), LEAST_PREFILL * self._table[0] * self._factor[1], 1e-6), 1e4),
             base=min(max(self._value(1), 1e-3), 1e5),
             per_sequence=min(max(self._value(2), 0.0), 1e4),
             per_kv_token=min(max(self._value(3), 0.0), 1e2),

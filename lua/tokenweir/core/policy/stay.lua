@@ -14,7 +14,7 @@ local max = math.max
 local SHARE_OF_WORK = 1.1
 --- So many others are reckoned to wait while a prompt is computed anew. With fewer, sessions move for the sake of
 -- predicted lengths that then do not come true (`make bench-sessions`).
-local ANEW = 8
+local ANEW = 12
 --- Of a prompt, that it is worth another place to have it cached.
 local GOOD_PART = 0.25
 

@@ -118,3 +118,12 @@ def test_a_steady_load_changes_only_the_common_speed():
         fit.observe(Step(ms, 10, 8000, 0, 0.04), 500.0 * k)
     assert fit.factor(10, 8000) == pytest.approx(2, rel=0.02)
     assert fit.cost().per_kv_token / start.per_kv_token == pytest.approx(2, rel=0.35)
+
+
+def test_prompts_that_seem_to_cost_nothing_are_not_believed() -> None:
+    fit = CostFit(Cost(prefill=0.06, base=10.0, per_sequence=0.1, per_kv_token=1e-4))
+    for k in range(400):
+        tokens = 1500.0 if k % 2 else 0.0
+        fit.observe(Step(12.0, 4.0, 20_000.0, tokens, 0.04), 1000.0 * k)
+    cost = fit.cost()
+    assert cost.prefill >= 0.4 * 0.06 * cost.base / 10.0
