@@ -98,4 +98,4 @@ async def test_how_to_predict_reaches_the_gateways(config, start_sidecar, store)
     await start_sidecar(config)
     await until(lambda: store.get(names.SETTINGS), what="settings")
     settings = json.loads(store.get(names.SETTINGS))["predictor"]
-    assert settings == {"enabled": True, "record": True, "sample": 0.5, "words": True}
+    assert settings == {"enabled": True, "record": True, "sample": 0.5, "words": True, "small_model": False}
