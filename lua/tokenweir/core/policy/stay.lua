@@ -12,6 +12,8 @@ local max = math.max
 
 --- A new session goes to no backend that was given so many times its share of the work lately.
 local SHARE_OF_WORK = 1.1
+--- Less work than this, some 6 % of a minute's, is no load.
+local LIGHT_MS = 5000
 --- So many others are reckoned to wait while a prompt is computed anew. With fewer, sessions move for the sake of
 -- predicted lengths that then do not come true (`make bench-sessions`).
 local ANEW = 12
@@ -105,7 +107,7 @@ local function settle(view, request, own, candidates, count)
   if admit[request.stay] < 1 or peers == 0 then
     return request.stay
   end
-  local most = SHARE_OF_WORK * sum / peers
+  local most = max(LIGHT_MS, SHARE_OF_WORK * sum / peers)
   walk = walk + 1
   local best, cached, left = nil, credit[slot[request.stay]] + GOOD_PART * own.prompt, 0
   for k = 1, count do
