@@ -186,13 +186,18 @@ function _M.reckon(memory, view, r, candidates, count)
   view.memory, view.hot_at = memory, memory.hot_at
 end
 
+-- Calls itself for the next block: LuaJIT gives a loop up that mostly runs once, and all that it stands in.
+local function note_from(sets, blocks, k, seed, place, stamp, now)
+  note_prefix(sets, blocks.hash[k], seed, place, stamp, now)
+  if k + 1 < blocks.count then
+    return note_from(sets, blocks, k + 1, seed, place, stamp, now)
+  end
+end
+
 local function note_blocks(memory, r, place, now)
   local blocks = r.blocks
   if blocks and blocks.count > 0 then
-    local stamp, sets, seed = stamp_of(memory, place), memory.prefixes, r.cache_seed
-    for k = 0, blocks.count - 1 do
-      note_prefix(sets, blocks.hash[k], seed, place, stamp, now)
-    end
+    return note_from(memory.prefixes, blocks, 0, r.cache_seed, place, stamp_of(memory, place), now)
   end
 end
 
