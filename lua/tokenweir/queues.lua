@@ -52,7 +52,7 @@ local function refresh(entry, known)
   core.configure(entry.q, known.queue)
 end
 
-local function try(w, apart)
+local function try(w, apart, tide)
   local r, known = w.record, known_now
   local pool = known.fleet.models[r.model]
   if not pool then
@@ -61,7 +61,7 @@ local function try(w, apart)
   r.pool = pool
   local index, reason = pick_for(known, r, now_now, apart or held(w.place, now_now))
   w.reason = reason
-  if not index then
+  if not index or (tide and tide_of() ~= tide) then
     return nil
   end
   -- While it is still in the queue: another worker's next one must see the place taken when it is the first.

@@ -23,12 +23,13 @@
 -- `now` is ms, always passed in. `tide` is a number that is another one after every release of a backend's place; NaN
 -- while one is under way: then only the first is tried.
 --
--- **Passing.** `try(w, apart)` finds w a place, never the place `apart`, and reserves it; what it returns is returned
--- by `next`, unless it is nil or false. The first in the order is tried first. Where no place has room for it, up to
--- `window` behind it are tried, in order, each only after all before it were since the last release: engines are kept
--- fed. When the first has been passed for `pass_ms`, `hold(w, before)` names the place (a number from 0) that it will
--- be able to use soonest (`before`: the one it named already; nil: none can be kept for it), and that place is kept
--- from the others until the first has one.
+-- **Passing.** `try(w, apart, tide)` finds w a place, never the place `apart`, and reserves it; what it returns is
+-- returned by `next`, unless it is nil or false. Where `tide` is given, w is not the first: what was found must not be
+-- taken if the tide has changed meanwhile, since it may be what a release has freed for the first. The first in the
+-- order is tried first. Where no place has room for it, up to `window` behind it are tried, in order, each only after
+-- all before it were since the last release: engines are kept fed. When the first has been passed for `pass_ms`,
+-- `hold(w, before)` names the place (a number from 0) that it will be able to use soonest (`before`: the one it named
+-- already; nil: none can be kept for it), and that place is kept from the others until the first has one.
 --
 -- **Several workers.** In a gateway each worker has a queue of its own over one `tw_queue` and the `tw_line`s of all
 -- (`join`). The order is one: a worker tries its waiter only when all before it were tried, wherever they wait.

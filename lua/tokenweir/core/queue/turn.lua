@@ -67,7 +67,7 @@ local function try_behind(q, w, now, tide, try, since, held)
     return nil
   end
   local apart = held > 0 and now - since > q.settings.pass_ms and held - 1 or nil
-  local found = try(w, apart)
+  local found = try(w, apart, tide)
   w.blocked, w.tried = tide, now
   return found
 end

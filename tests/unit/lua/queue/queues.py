@@ -88,8 +88,9 @@ class Queues:
     ) -> str | None:
         """One worker looks for one to serve; returns whom it served."""
 
-        def attempt(waiter: Any, apart: Any) -> Any:
-            return fits(waiter[b"name"].decode(), apart) or None
+        def attempt(waiter: Any, apart: Any, tide: float | None = None) -> Any:
+            found = fits(waiter[b"name"].decode(), apart)
+            return found if found and tide in (None, self.tide) else None
 
         def held(waiter: Any, before: Any) -> Any:
             return hold(waiter[b"name"].decode())

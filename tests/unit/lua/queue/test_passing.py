@@ -38,6 +38,23 @@ def test_the_first_one_is_tried_first_and_the_others_in_order() -> None:
     assert tried == ["large-1", "large-2", "a"]
 
 
+def test_what_is_given_back_while_one_behind_is_tried_is_the_first_ones() -> None:
+    queues = Queues(order="fifo", workers=2)
+    queues.push("first", worker=0)
+    queues.push("second", worker=1)
+    for worker in (0, 1):
+        assert queues.look(worker, fits=lambda name, apart: False) is None
+    queues.now += 10
+
+    def just_released(name: str, apart: int | None) -> bool:
+        queues.release()
+        return True
+
+    assert queues.look(1, fits=just_released) is None
+    assert queues.look(1) is None
+    assert queues.look(0) == "first"
+
+
 def test_no_more_than_eight_behind_the_first_one_are_looked_at() -> None:
     queues = Queues(order="fifo")
     for k in range(9):
