@@ -23,6 +23,8 @@ local _M = {}
 -- The lanes and the hash while they are reckoned: a 64-bit number that a loop passes on would be an object made for it.
 local lane, state = ffi.new("uint64_t[4]"), ffi.new("uint64_t[1]")
 
+local kept = { false }
+
 local function round(value, word)
   return rol(value + word * P2, 31) * P1
 end
@@ -80,7 +82,11 @@ end
 
 --- Hash of a Lua string. @return uint64_t
 function _M.string(s, seed)
-  return _M.bytes(bytes.of(s), #s, seed)
+  -- The pointer does not keep the string from being collected, nor does an argument that is not used any more.
+  kept[1] = s
+  local hash = _M.bytes(bytes.of(kept[1]), #s, seed)
+  kept[1] = false
+  return hash
 end
 
 --- The 16 lower-case hex digits of a hash.

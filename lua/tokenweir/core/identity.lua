@@ -11,6 +11,8 @@ local words = ffi.typeof("const int32_t *")
 
 local _M = {}
 
+local kept = { false }
+
 --- A number from 1 to 2^52 for `n` bytes at `p`.
 -- @param p const uint8_t *
 -- @tparam number n
@@ -35,7 +37,11 @@ end
 
 --- The number of a Lua string.
 function _M.string(s)
-  return _M.of(bytes.of(s), #s, 0)
+  -- The pointer does not keep the string from being collected, nor does an argument that is not used any more.
+  kept[1] = s
+  local id = _M.of(bytes.of(kept[1]), #s, 0)
+  kept[1] = false
+  return id
 end
 
 return _M

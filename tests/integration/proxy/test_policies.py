@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from uuid import uuid4
 
 from tests.integration.proxy.gateway import Gateway, backend
 from tests.integration.servers import wait_until
@@ -89,7 +90,7 @@ def test_on_a_stale_snapshot_a_backend_that_was_down_comes_back_by_a_probe(
     second.restart()
 
     def served_by_the_second() -> bool:
-        loaded = [gateway.open() for _ in range(6)]
+        loaded = [gateway.open({"X-Session-ID": str(uuid4())}) for _ in range(6)]
         assert all(connection.getresponse().status == 200 for connection in loaded)
         return len(second.received) > 1
 
