@@ -12,7 +12,7 @@ local targets = require "tokenweir.targets"
 
 local now_ms = clock.ms
 local CAUSES = health.CAUSES
-local CLOSED = health.CLOSED
+local EJECTED = health.EJECTED
 
 local WHY = {}
 for name, number in pairs(CAUSES) do
@@ -81,7 +81,8 @@ function _M.abandon(place, now)
   health.abandon(region.health()[place], now)
 end
 
---- Backends that are out.
+--- Backends that are out. One that may be probed is not: the sidecar must count on it again, or a model's requests
+-- would all stay with its fallback, and none of them would be the probe.
 -- @return table id -> why
 function _M.ejected(known, now)
   local list, rows = {}, region.health()
@@ -90,7 +91,7 @@ function _M.ejected(known, now)
     local h = rows[fleet.slot[i]]
     if fleet.state[i] == targets.NO_KEY then
       list[fleet.id[i]] = "its API key is not known to this gateway"
-    elseif health.state(h, now) ~= CLOSED then
+    elseif health.state(h, now) == EJECTED then
       list[fleet.id[i]] = WHY[h.cause] or "failures"
     end
   end
