@@ -174,7 +174,13 @@ def test_a_binary_upgrade_counts_old_and_new_workers_together(
     old = gateway.nginx.master
     gateway.nginx.signal(signal.SIGUSR2)
     pid_file = gateway.nginx.folder / "nginx.pid"
-    wait_until(lambda: pid_file.exists() and pid_file.read_text().strip() not in ("", str(old)))
+
+    def another_master() -> bool:
+        with contextlib.suppress(FileNotFoundError):
+            return pid_file.read_text().strip() not in ("", str(old))
+        return False
+
+    wait_until(another_master, what="the new master")
     gateway.nginx.master = int(pid_file.read_text())
     wait_until(lambda: gateway.metrics()["tokenweir_workers"] == 4, what="workers of both masters")
     os.kill(old, signal.SIGQUIT)
