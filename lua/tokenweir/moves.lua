@@ -12,12 +12,14 @@ local ffi = require "ffi"
 local metrics = require "tokenweir.metrics"
 local redis = require "tokenweir.redis"
 local region = require "tokenweir.region"
+local stream_entry = require "tokenweir.stream_entry"
 
 local dict = ngx.shared.tokenweir_documents
 local ngx = ngx
 local now_wall, timer_at = ngx.now, ngx.timer.at
 local concat = table.concat
 local floor, max, min = math.floor, math.max, math.min
+local field, following = stream_entry.field, stream_entry.following
 local byte, match, sub = string.byte, string.match, string.sub
 local pcall, tobit, tonumber, type = pcall, bit.tobit, tonumber, type
 
@@ -148,20 +150,6 @@ local function apply(batch, fleet, settings, now, age_ms)
     end
     at = at + HEAD + length
   end
-end
-
-local function field(fields, name)
-  for k = 1, #fields - 1, 2 do
-    if fields[k] == name then
-      return fields[k + 1]
-    end
-  end
-end
-
--- The id after this one: XRANGE begins with what it is given.
-local function following(id)
-  local ms, sequence = match(id, "^(%d+)-(%d+)$")
-  return ms and ms .. "-" .. ("%.0f"):format(tonumber(sequence) + 1) or nil
 end
 
 --- Takes the replies of a poll.

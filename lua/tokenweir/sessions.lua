@@ -9,6 +9,7 @@ local ffi = require "ffi"
 local metrics = require "tokenweir.metrics"
 local region = require "tokenweir.region"
 local session = require "tokenweir.core.session"
+local stream_entry = require "tokenweir.stream_entry"
 
 local dict = ngx.shared.tokenweir_documents
 local ngx = ngx
@@ -17,6 +18,7 @@ local concat = table.concat
 local floor, max = math.floor, math.max
 local identify, text = session.identify, require("tokenweir.core.request").text
 local learn, mark, knows = core.learn, core.mark, core.knows
+local field, following = stream_entry.field, stream_entry.following
 local match, sub = string.match, string.sub
 local tonumber, type = tonumber, type
 
@@ -116,25 +118,11 @@ function _M.compose(commands, gateway, settings, now)
   return asked
 end
 
-local function field(fields, name)
-  for k = 1, #fields - 1, 2 do
-    if fields[k] == name then
-      return fields[k + 1]
-    end
-  end
-end
-
 local function learn_batch(sets, hashes, now, age_ms)
   for from = 1, #hashes - 7, 8 do
     ffi.copy(pair, sub(hashes, from, from + 7), 8)
     learn(sets, pair[0], pair[1], now, age_ms)
   end
-end
-
--- The id after this one: XRANGE begins with what it is given (Redis before 6.2 knows no exclusive bound).
-local function following(id)
-  local ms, sequence = match(id, "^(%d+)-(%d+)$")
-  return ms and ms .. "-" .. ("%.0f"):format(tonumber(sequence) + 1) or nil
 end
 
 --- Takes the replies of a poll.
