@@ -19,7 +19,8 @@ from model import bootstrap, recorded
 from model.core import Core
 from model.dataset import thin
 
-SEED = 1
+SEED = 2
+"""Not 1: the shape of the model was chosen on that one's folds."""
 OF_A_PROMPT = 6
 WARM_UP = 300
 """Requests of the stream that are not counted: the first figures of every key are still coming in."""
