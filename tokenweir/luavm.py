@@ -13,7 +13,7 @@ def new_runtime() -> Any:
 
     Strings cross as `bytes` in both directions, because request bodies are bytes.
     """
-    from lupa.luajit21 import LuaRuntime  # noqa: PLC0415  (only the tests and the simulator need lupa)
+    from lupa.luajit21 import LuaRuntime  # noqa: PLC0415  (the sidecar serves without lupa)
 
     runtime = LuaRuntime(encoding=None, unpack_returned_tuples=True)
     paths = f"{LUA_ROOT}/?.lua;{LUA_ROOT}/?/init.lua"

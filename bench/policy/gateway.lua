@@ -14,6 +14,7 @@
 local affinity = require "tokenweir.core.affinity"
 local cache_memory = require "tokenweir.core.cache_memory"
 local check = require "tokenweir.core.check"
+local demand = require "tokenweir.core.demand"
 local eligible = require "tokenweir.core.eligible"
 local fleets = require "tokenweir.core.fleet"
 local health = require "tokenweir.core.health"
@@ -31,6 +32,7 @@ local MODEL = "m"
 local FULL, NOBODY = 0, -1
 local CLASS_THRESHOLD = 50
 local MOVE_MS = 600000
+local MEASURE_MS = 100
 
 local function decoded(value)
   if type(value) ~= "table" then
@@ -56,7 +58,7 @@ return function(policy_name, seed)
   local decoding, counts, synced = {}, {}, {}
   local query = { stale = false, random = random, tried = {}, tried_count = 0 }
   local line, waiters, tide = queue.new(), {}, 0
-  local serving_at = 0
+  local serving_at, measured_at = 0, 0
   local stats, reference = nil, {}
   local judged = skill.new()
 
@@ -86,6 +88,7 @@ return function(policy_name, seed)
     cache_memory.follow(memory, fleet)
     view.fleet, view.load = fleet, loads
     view.settings = policies.settings(snapshot.thresholds)
+    queue.configure(line, snapshot.queue)
     query.settings, query.health, query.by_turn = view.settings, rows, policy.by_turn
   end
 
@@ -267,15 +270,32 @@ return function(policy_name, seed)
     end
   end
 
-  --- It waits, in the core's order; `flow` is whose it is.
-  function gateway.enter(id, flow, now)
+  local function release_rate(r)
+    local own, sum = {}, 0
+    demand.measure(r, own)
+    for i = 1, size do
+      if fleet.state[i] == "ready" then
+        sum = sum + room.release_rate(loads, fleet, i, own)
+      end
+    end
+    return sum
+  end
+
+  --- It waits, in the core's order; `flow` is whose it is, `most` how long it may wait, ms.
+  -- @return whether it is certain that it will not be served by then: it is refused
+  function gateway.enter(id, flow, now, most)
     local r = records[id]
     local w = {
       id = id, record = r, priority = "normal", class = r.class, flow = flow, work = r.prompt + math.ceil(r.mean),
       reason = "full",
     }
     waiters[id] = w
-    queue.push(line, w, now)
+    queue.push(line, w, now, function()
+      return release_rate(r)
+    end)
+    local _, ms = queue.expect(line, w, now)
+    local least = queue.at_least(line, ms, now)
+    return least ~= nil and least > most
   end
 
   function gateway.leave(id)
@@ -305,6 +325,10 @@ return function(policy_name, seed)
   --- The next that waits and has a place now: its number and its server, which is taken; -1: none.
   function gateway.serve(now)
     serving_at, query.now, view.now = now, now, now
+    if now - measured_at >= MEASURE_MS then
+      measured_at = now
+      queue.measure(line, now)
+    end
     local w, index = queue.next(line, now, tide, try, hold)
     if not w then
       return -1, 0

@@ -155,9 +155,11 @@ function _M.expect(w, now)
   return position, ms, most, max(1, queue_lines.depth(w.place))
 end
 
---- Whether a rate was measured in this time of waiting, and is no guess.
-function _M.measured(w, now)
-  return core.is_measured(by_place[w.place].q, now)
+--- @param more ms that it takes after its wait
+-- @return ms that this will certainly be, wait and all; nil: nothing was measured
+function _M.at_least(w, now, more)
+  local _, ms = _M.expect(w, now)
+  return core.at_least(by_place[w.place].q, ms and ms + more, now)
 end
 
 --- Some waiter of this worker, or nil.

@@ -32,9 +32,6 @@ local LOOK_S = 0.002
 --- How often one that wants early hints sees whether there is news.
 local TELL_S = 0.25
 
---- An estimate may be too high by this much: only who could not be served in that share of it is refused at once.
-local CERTAIN = 0.5
-
 local _M = {}
 
 local pilot
@@ -126,14 +123,14 @@ end
 
 -- Whether it is certain that a request will not be served in time.
 local function hopeless(w, r, known, now, until_ms)
-  local _, ms = queues.expect(w, now)
-  if not ms or not queues.measured(w, now) then
+  local least = queues.at_least(w, now, 0)
+  if not least then
     return false
   end
-  if now + CERTAIN * ms > until_ms then
+  if now + least > until_ms then
     return true
   end
-  return r.deadline ~= nil and now + CERTAIN * (ms + turned_away.shortest(known, r)) > r.deadline
+  return r.deadline ~= nil and now + queues.at_least(w, now, turned_away.shortest(known, r)) > r.deadline
 end
 
 -- Ends a request that is not served.

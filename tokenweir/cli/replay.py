@@ -13,7 +13,8 @@ from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextC
 
 from tokenweir import facts
 
-MISSING = "the simulator needs packages that are not installed: run `make venv` and use .venv/bin/python"
+MISSING = "the simulator needs {}, which is not installed here: run `make up` and use .venv/bin/python"
+CHECKOUT = "the simulator is in the folder bench/ of Tokenweir's repository: run this there"
 
 
 def _fail(text: object) -> typer.Exit:
@@ -51,8 +52,12 @@ def replay(  # noqa: PLR0917  (each is an option)
         from bench.policy.policies import ALL  # noqa: PLC0415
         from bench.policy.server import ServerSpec  # noqa: PLC0415
         from emulator.engine import Exhaustion  # noqa: PLC0415
+        from tokenweir.luavm import new_runtime  # noqa: PLC0415
+
+        new_runtime()
     except ModuleNotFoundError as error:
-        raise _fail(f"{MISSING} ({error.name} is missing)") from None
+        package = (error.name or "").split(".")[0]
+        raise _fail(CHECKOUT if package in {"bench", "emulator"} else MISSING.format(package)) from None
     chosen = list(ALL) if policies == "all" else _names(policies) or list(simulator.SHOWN)
     unknown = [name for name in chosen if name not in ALL]
     if unknown:

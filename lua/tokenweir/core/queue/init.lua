@@ -50,6 +50,9 @@ local CLASS, LAST_CLASS = memory.CLASS, memory.LAST_CLASS
 
 local MOST_LABEL = 71
 
+--- An estimate may be too high; this share of it is certain.
+local CERTAIN = 0.5
+
 --- By score, long outputs stand behind all short ones.
 local LONG = 1e13
 
@@ -268,9 +271,14 @@ end
 -- somebody waits.
 _M.measure = expect.measure
 
---- Whether what `expect` says rests on a measured rate.
-function _M.is_measured(q, now)
-  return wait.is_measured(q.shared, now)
+--- What is certain of an estimate that rests on what `expect` said. Who has no time for that will not be served in
+-- time, and is refused at once.
+-- @param ms number or nil
+-- @return number ms, or nil: nothing was measured
+function _M.at_least(q, ms, now)
+  if ms and wait.is_measured(q.shared, now) then
+    return CERTAIN * ms
+  end
 end
 
 --- What a waiter may expect.

@@ -6,8 +6,10 @@ from math import isnan
 
 import pytest
 
-from bench.policy.job import Prediction
+from bench.policy.control_plane import ControlPlane
+from bench.policy.job import Job, Prediction
 from bench.policy.rivals import RIVALS, LeastOutstandingHold, RoundRobin
+from bench.policy.routing import read
 from bench.policy.tokenweir_router import Tokenweir
 from emulator.engine import Exhaustion
 from tests.unit.bench.policy.fleets import jobs, run, servers
@@ -58,6 +60,37 @@ def test_what_finds_no_room_waits_and_a_wait_over_the_limit_ends() -> None:
     refused = [job for job in asked if job.failure == "waited"]
     assert refused
     assert all(30_000 <= job.finished - job.arrival < 30_100 for job in refused)
+
+
+def test_who_waits_is_served_in_the_order_of_the_shipped_queue() -> None:
+    asked = [Job(k, float(k), 1500, 300, key="flood") for k in range(60)]
+    asked.append(Job(60, 70.0, 1500, 300, key="single"))
+    for job in asked:
+        job.prediction = Prediction(300, 300, 300, 0)
+    fleet = servers(1)
+    run(asked, fleet, Tokenweir(fleet, 1, "predictive"))
+    single = asked[-1]
+    before = [job for job in asked[:-1] if single.sent > job.sent > single.arrival]
+    behind = [job for job in asked[:-1] if not job.failure and job.sent > single.sent]
+    assert single.sent > single.arrival
+    assert len(before) <= 4, "by turns with the flood, not behind it"
+    assert len(behind) > 20
+
+
+@pytest.mark.parametrize(("policy", "order"), [("hybrid", "score"), ("predictive", "fair")])
+def test_the_queue_is_set_as_the_sidecar_sets_it(policy: str, order: str) -> None:
+    fleet = servers()
+    plane = ControlPlane(fleet, policy, None, True)
+    told = plane.snapshot([read(server, 0.0) for server in fleet], 0.0)
+    assert told["queue"]["order"] == order
+
+
+def test_who_is_certain_to_wait_too_long_is_refused_at_once() -> None:
+    asked, fleet = jobs(900, rate=60), servers(1)
+    run(asked, fleet, Tokenweir(fleet, 1, "predictive"))
+    waited = [job.finished - job.arrival for job in asked if job.failure == "waited"]
+    assert min(waited) < 1000
+    assert max(waited) < 30_100
 
 
 def test_a_closed_loop_never_has_more_in_flight_than_clients() -> None:

@@ -127,6 +127,11 @@ class Queues:
             names.append(name)
         return names
 
+    def at_least(self, ms: float | None, worker: int = 0) -> float | None:
+        """What of an estimate is certain."""
+        certain: float | None = QUEUE.at_least(self.queues[worker], ms, self.now)
+        return certain
+
     def expect(self, name: str) -> tuple[int, float | None, float | None]:
         """(position, ms, most) of a waiter."""
         worker, waiter = self.waiters[name]

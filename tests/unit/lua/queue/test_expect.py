@@ -45,6 +45,16 @@ def test_the_wait_is_the_work_ahead_over_the_rate_of_release() -> None:
     assert most is None
 
 
+def test_half_of_an_estimate_is_certain_once_the_rate_is_measured() -> None:
+    queues = Queues(order="fifo")
+    for k in range(300):
+        queues.push(str(k), work=100)
+    assert queues.at_least(1000) is None
+    served_every(queues, 50, 200)
+    assert queues.at_least(1000) == 500
+    assert queues.at_least(None) is None
+
+
 def test_the_rate_follows_what_changes() -> None:
     queues = Queues(order="fifo")
     for k in range(900):

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import random
 import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
@@ -11,6 +16,19 @@ from typer.testing import CliRunner
 
 from tests.documentation import blocks
 from tokenweir.cli import app
+
+
+class _Without(MetaPathFinder):
+    """An installation that lacks a package."""
+
+    def __init__(self, missing: str) -> None:
+        self._missing = missing
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: object = None) -> ModuleSpec | None:
+        """Not found."""
+        if name == self._missing or name.startswith(f"{self._missing}."):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return None
 
 
 @pytest.fixture
@@ -56,6 +74,39 @@ def test_what_cannot_be_is_named(log: Path, asked: list[str], wanted: str) -> No
     result = CliRunner().invoke(app, ["replay", str(log), *asked])
     assert result.exit_code == 1
     assert wanted in result.output
+
+
+@pytest.mark.parametrize(
+    ("missing", "wanted"),
+    [
+        ("lupa.luajit21", "the simulator needs lupa, which is not installed here: run `make up`"),
+        ("bench.policy", "the simulator is in the folder bench/ of Tokenweir's repository"),
+    ],
+)
+def test_what_is_not_installed_is_named(
+    log: Path, monkeypatch: pytest.MonkeyPatch, missing: str, wanted: str
+) -> None:
+    for name in [name for name in sys.modules if name == missing or name.startswith(f"{missing}.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [_Without(missing), *sys.meta_path])
+    result = CliRunner().invoke(app, ["replay", str(log)])
+    assert result.exit_code == 1
+    assert wanted in result.output
+
+
+def test_what_make_up_installs_is_enough() -> None:
+    """Every package outside the standard library that the simulator imports is among `requirements.in`."""
+    wanted = Path("requirements.in").read_text().split()
+    probe = (
+        "import sys, bench.policy.replay, bench.policy.table, bench.policy.user_log, tokenweir.luavm as vm;"
+        "vm.new_runtime();"
+        "print(*sorted({name.split('.')[0] for name in sys.modules}))"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", probe], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert "lupa" in wanted
+    assert not {"matplotlib", "numpy", "scipy", "sklearn", "pyarrow"} & set(loaded)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

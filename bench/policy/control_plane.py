@@ -1,0 +1,176 @@
+"""The sidecar in the simulator: its own classes make of what telemetry shows the snapshot that the gateway
+reads, with states and ramps, fitted costs, the margin after an out-of-memory, and running figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from bench.policy.routing import Reading
+from bench.policy.server import Server
+from emulator.engine import Exhaustion
+from sidecar.control.cost_fit import CostFit
+from sidecar.control.engine_steps import mean_step
+from sidecar.control.margin import Margin
+from sidecar.control.ramp import Ramp, admitted
+from sidecar.control.scores import scores
+from sidecar.learning.lengths import Figures, Lengths
+from sidecar.queue_limits import queue_limits
+from sidecar.telemetry.readings import EngineReading, Total
+from tokenweir import facts
+from tokenweir.config.control import RampConfig
+from tokenweir.config.models import Config
+from tokenweir.contract.records import Cost, Policy
+from tokenweir.contract.snapshot import PolicySettings
+
+FIT_EVERY_MS = 1000.0
+STATS_EVERY_MS = 1000.0
+ENGINES = {Exhaustion.PREEMPT: "vllm", Exhaustion.ABORT: "llamacpp", Exhaustion.CRASH: ""}
+"""What telemetry calls engines of each kind; nothing is known of those that crash."""
+COST_CHANGE = 0.02
+"""Relative change of a fitted coefficient that makes the snapshot be built anew."""
+
+
+class ControlPlane:
+    """What one sidecar knows and publishes. `policy`: the one that decides; `thresholds` replace its
+    settings; `fit`: whether costs are fitted, or stay as the facts say."""
+
+    def __init__(
+        self, servers: Sequence[Server], policy: str, thresholds: dict[str, float] | None, fit: bool
+    ) -> None:
+        self.servers = servers
+        self.lengths = Lengths()
+        self.margin = Margin()
+        self._settings = PolicySettings(**(thresholds or {})).model_dump()
+        # What is no policy of the configuration, but what others fade to, waits as under the default.
+        named = Policy(policy) if policy in list(Policy) else Policy.PREDICTIVE
+        self._queue = queue_limits(Config(policy=named)).model_dump(mode="json")
+        self._stats_at = self._fit_at = 0.0
+        self._fit = fit
+        self._costs = [CostFit(_start_cost(server)) for server in servers]
+        self._published = [each.cost() for each in self._costs]
+        self._before: list[EngineReading | None] = [None] * len(servers)
+        self._ready = [server.up for server in servers]
+        self._ramps = [Ramp() for _ in servers]
+        self._ramp_config = RampConfig()
+        self._admit = [1.0] * len(servers)
+
+    def snapshot(self, readings: Sequence[Reading], now: float) -> dict[str, Any]:
+        """The document `tw:snapshot`."""
+        return {
+            "schema": 1,
+            "fence": 1,
+            "sequence": 1,
+            "time_ms": 1,
+            "thresholds": self._settings | {"z": self.z(now)},
+            "queue": self._queue,
+            "backends": [self._backend(i, reading) for i, reading in enumerate(readings)],
+        }
+
+    def _backend(self, i: int, reading: Reading) -> dict[str, Any]:
+        low, high = scores(reading.kv)
+        server = self.servers[i]
+        return {
+            "id": f"s{i}",
+            "host": "10.0.0.1",
+            "port": 8000,
+            "models": {"m": "m"},
+            "state": "ready" if self._ready[i] else "down",
+            "admit": self._admit[i],
+            "memory": reading.kv if self._ready[i] else None,
+            "low": low,
+            "high": high,
+            "capacity": server.capacity,
+            "engine": ENGINES[server.spec.kind],
+            "cost": self._published[i].model_dump(),
+        }
+
+    def z(self, now: float) -> float:
+        """The margin, in standard deviations."""
+        return self.margin.z(self._settings["z"], now)
+
+    def observe(self, readings: Sequence[Reading], now: float, hurry: bool) -> bool:
+        """A tick. `hurry`: whether requests wait. Whether more has changed than the readings."""
+        changed = self._observe_states(readings, now, hurry)
+        if self._fit and now >= self._fit_at:
+            self._fit_at = now + FIT_EVERY_MS
+            changed |= self._fit_costs(now)
+        return changed
+
+    def figures(self, now: float) -> Figures | None:
+        """Running figures of completions, when they are due and there are any."""
+        if now < self._stats_at:
+            return None
+        self._stats_at = now + STATS_EVERY_MS
+        return self.lengths.figures()
+
+    def _observe_states(self, readings: Sequence[Reading], now: float, hurry: bool) -> bool:
+        """Who is ready, and who ramps."""
+        changed = False
+        for i, reading in enumerate(readings):
+            if reading.up != self._ready[i]:
+                self._ready[i] = reading.up
+                changed = True
+                if reading.up and len(self.servers) > 1:
+                    self._ramps[i].begin(self._ramp_config, now)
+            elif self._ramps[i].going_on:
+                self._ramps[i].update(self._ramp_config, now, None, hurry)
+                changed = True
+        if changed:
+            self._admit = admitted([ramp.share for ramp in self._ramps])
+        return changed
+
+    def _fit_costs(self, now: float) -> bool:
+        changed = False
+        for i, server in enumerate(self.servers):
+            reading = _engine_reading(server, now) if server.up else None
+            before, self._before[i] = self._before[i], reading
+            if reading is None or before is None:
+                continue
+            step = mean_step(before, reading, server.capacity)
+            if step is None:
+                continue
+            self._costs[i].observe(step, now)
+            cost = self._costs[i].cost()
+            if _differs(cost, self._published[i]):
+                self._published[i] = cost
+                changed = True
+        return changed
+
+
+def _start_cost(server: Server) -> Cost:
+    step = facts.coefficients(server.spec.gpu, server.spec.model, server.spec.precision)
+    return Cost(
+        prefill=step.prefill,
+        base=step.base,
+        per_sequence=max(step.per_sequence, 0.0),
+        per_kv_token=step.per_kv_token,
+    )
+
+
+def _engine_reading(server: Server, now: float) -> EngineReading:
+    """What vLLM's metrics would tell (`emulator/vllm_metrics.py`), as far as the cost fit reads it."""
+    engine, counters = server.engine, server.engine.counters
+    return EngineReading(
+        at=now,
+        source="vllm",
+        running=len(engine.running),
+        waiting=len(engine.waiting),
+        kv_use=engine.memory.usage,
+        output_tokens=counters.generation_tokens,
+        prompt_tokens=counters.prompt_tokens,
+        inter_token=Total(counters.decoding, counters.decoded),
+        steps=Total(counters.tokens, counters.steps),
+    )
+
+
+def _differs(one: Cost, other: Cost) -> bool:
+    return any(
+        abs(a - b) > COST_CHANGE * b
+        for a, b in (
+            (one.prefill, other.prefill),
+            (one.base, other.base),
+            (one.per_sequence, other.per_sequence),
+            (one.per_kv_token, other.per_kv_token),
+        )
+    )
