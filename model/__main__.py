@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
+import httpx
 import redis
 import typer
 from rich.console import Console
@@ -20,17 +21,15 @@ from model.publication import InService, Publication, RollbackError
 from model.training import TooFewError
 from model.training_run import Trained
 from tokenweir.config import ConfigError
-from tokenweir.config.models import Redis as RedisConfig
-from tokenweir.secret_file import read_secret
+from tokenweir.recorded import ENOUGH, files
+from tokenweir.recorded import FOLDER as RECORDED
+from tokenweir.redis_options import redis_options
+from tokenweir.stack import sidecar_server
 from tokenweir.stack.settings import Settings, read
 
 ROOT = Path(__file__).resolve().parents[1]
-RECORDED = "completions"
-"""Folder of the state directory in which a sidecar records completions."""
 FOLDER = "model"
 """Folder of the state directory for models and reports."""
-ENOUGH = 2000
-"""Recorded completions from which they are trained from instead of the bundled set."""
 TIMEOUT_S = 5.0
 
 app = typer.Typer(
@@ -43,47 +42,42 @@ DEFAULT_CONFIG = ROOT / "tokenweir.yaml"
 SHOWN_GAINS = 8
 
 
-def connect(config: RedisConfig, folder: Path) -> redis.Redis:
-    """A client with the sidecar's user. Raises ConfigError where its password cannot be read."""
-    password = None
-    if config.sidecar_password_file:
-        password = read_secret(folder / config.sidecar_password_file, "redis: sidecar_password_file")
-    options: dict[str, Any] = {}
-    if config.tls:
-        options = {"ssl": True, "ssl_ca_certs": config.ca and str(folder / config.ca)}
-    return redis.Redis(
-        host=config.host,
-        port=config.port,
-        db=config.db,
-        username=config.sidecar_user,
-        password=password,
-        socket_timeout=TIMEOUT_S,
-        socket_connect_timeout=TIMEOUT_S,
-        protocol=2,
-        driver_info=None,
-        **options,
-    )
-
-
 def _fail(text: str) -> typer.Exit:
     sys.stderr.write(f"error: {text}\n")
     return typer.Exit(1)
 
 
+def write_down(settings: Settings, console: Console) -> None:
+    """Have the sidecar write what it has in memory; where it does not answer, what is on disk will do."""
+    try:
+        httpx.post(
+            f"{sidecar_server.admin_url(settings)}/api/predictor/flush",
+            headers=sidecar_server.admin_headers(settings),
+            timeout=TIMEOUT_S,
+            trust_env=False,
+        ).raise_for_status()
+    except (httpx.HTTPError, ConfigError) as error:
+        console.print(
+            f"the sidecar was not asked for its newest completions ({error}); those on disk are used",
+            style="yellow",
+        )
+
+
 def choose(settings: Settings, given: Path | None, core: Core, console: Console) -> tuple[Dataset, str, bool]:
     """The data to train from, what it is, and whether its order is that of time. Raises DataError."""
-    recorded = settings.state.root / RECORDED
-    if given is None and not any(recorded.glob("*.parquet")):
-        return bootstrap.load(core), "the bundled set (recorded prompts with public sources)", False
-    found = records.load(given or recorded, core)
-    for reason, count in found.dropped.most_common():
-        console.print(f"left out: {count} rows ({reason})", style="yellow")
-    if given is None and len(found.data) < ENOUGH:
-        console.print(
-            f"{len(found.data)} completions are recorded, {ENOUGH} are wanted: training from the bundled set"
-        )
-        return bootstrap.load(core), "the bundled set (recorded prompts with public sources)", False
-    return found.data, str(given or recorded), True
+    origin = given or settings.state.root / RECORDED
+    if given is None:
+        write_down(settings, console)
+    recorded = 0
+    if given is not None or files(origin):
+        found = records.load(origin, core)
+        for reason, count in found.dropped.most_common():
+            console.print(f"left out: {count} rows ({reason})", style="yellow")
+        recorded = len(found.data)
+        if given is not None or recorded >= ENOUGH:
+            return found.data, str(origin), True
+    console.print(f"{recorded} completions are recorded, {ENOUGH} are wanted: training from the bundled set")
+    return bootstrap.load(core), "the bundled set (recorded prompts with public sources)", False
 
 
 @app.command()
@@ -150,7 +144,8 @@ def _tell(console: Console, status: Any, step: str) -> None:
 
 
 def _publication(settings: Settings) -> Publication:
-    return Publication(connect(settings.config.redis, settings.path.parent))
+    options = redis_options(settings.config.redis, settings.path.parent, TIMEOUT_S)
+    return Publication(redis.Redis(**options))
 
 
 def _in_service(settings: Settings, needed: bool) -> InService | None:

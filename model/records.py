@@ -27,6 +27,7 @@ import numpy as np
 
 from model.core import ENDINGS, Core, Stream, Words
 from model.dataset import Dataset, of_stream
+from tokenweir import recorded
 
 MOST_TOKENS: Final = 2_000_000
 MOST_WORDS: Final = 4096
@@ -70,9 +71,9 @@ def load(path: Path, core: Core) -> Found:
 
 
 def _rows(path: Path) -> tuple[list[dict[str, Any]], set[str]]:
-    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    files = recorded.files(path) if path.is_dir() else [path]
     if not files:
-        raise DataError(f"{path} holds no .parquet file")
+        raise DataError(f"{path} holds no {recorded.PARQUET} and no {recorded.LINES} file")
     rows: list[dict[str, Any]] = []
     for file in files:
         rows += _parquet(file) if file.suffix == ".parquet" else _lines(file)

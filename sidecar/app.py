@@ -18,6 +18,7 @@ from sidecar.api import (
     gateways,
     metrics,
     policy,
+    predictor,
     prefetches,
     probes,
     problems,
@@ -32,7 +33,7 @@ from tokenweir.secret_file import read_secret
 SHORTEST_TOKEN = 16
 ROUTERS = (
     *(backends, fleet, control, decisions, actions, prefetches, policy, settings, gateways, stats),
-    *(metrics, probes, dashboard),
+    *(predictor, metrics, probes, dashboard),
 )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import structlog
+from pydantic import ValidationError
 
 from sidecar import pending, tasks
 from sidecar import settings as documents
@@ -41,7 +42,7 @@ from sidecar.ticker import Surroundings, Ticker
 from tokenweir.config import Config, load
 from tokenweir.config.models import BackendConfig
 from tokenweir.contract import names
-from tokenweir.contract.records import Completion, Outcome, State
+from tokenweir.contract.records import Completion, Outcome, PredictorCurrent, State
 from tokenweir.render import Paths
 
 log = structlog.get_logger(__name__)
@@ -291,6 +292,14 @@ class ControlPlane:
                 log.exception("completions_failed")
             await asyncio.sleep(0 if more else COMPLETIONS_MS / 1000)
 
+    async def _predictor_in_service(self) -> str:
+        """Its version; empty: there is none. Raises RedisError."""
+        text = await self.client.get(names.PREDICTOR_CURRENT)
+        try:
+            return "" if text is None else PredictorCurrent.model_validate_json(text).version
+        except ValidationError:
+            return ""
+
     async def _train_for_ever(self) -> None:
         while True:
             await asyncio.sleep(TRAINING_MS / 1000)
@@ -302,8 +311,10 @@ class ControlPlane:
                 fleet = self.completions.deviation.figures(now).get(FLEET)
                 if fleet is not None:
                     self.retraining.observe(now // MINUTE_MS - 1, fleet.deviation)
+                if self.leader.leading:
+                    self.publisher.predictor = await self._predictor_in_service()
                 if self.leader.leading and settings.enabled:
-                    in_service = await self.client.exists(names.PREDICTOR_CURRENT) > 0
+                    in_service = self.publisher.predictor != ""
                     recorded = await asyncio.to_thread(count, self.completions.recording.folder)
                     self.retraining.step(settings.retrain, in_service, recorded)
             except (RedisError, OSError) as error:

@@ -62,6 +62,8 @@ class Publisher:
         """The last published snapshots, as texts."""
         self.stats_missing = False
         """Whether Redis was seen without the stats (it was emptied)."""
+        self.predictor = ""
+        """Version of the model that is in service, as last seen; empty: none."""
 
     def set_settings(self, settings: Settings) -> None:
         """Have these settings published with the next snapshot, if they differ."""
@@ -92,6 +94,7 @@ class Publisher:
             models=dict(decision.models),
             queue=decision.queue,
             thresholds=decision.thresholds,
+            predictor_version=self.predictor,
             backends=backends,
         )
         text = snapshot.dump()

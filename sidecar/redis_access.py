@@ -19,7 +19,7 @@ Without Redis every call raises RedisError within the time-out; callers go on wi
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import redis.asyncio as aioredis
 from redis.asyncio.retry import Retry
@@ -27,7 +27,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from tokenweir.config.models import Redis as RedisConfig
-from tokenweir.secret_file import read_secret
+from tokenweir.redis_options import redis_options
 
 __all__ = ["TIMEOUT_S", "RedisError", "connect"]
 
@@ -38,25 +38,9 @@ TIMEOUT_S: Final = 1.0
 def connect(config: RedisConfig, folder: Path) -> aioredis.Redis:
     """A client (connections are made when needed, and made again after a failure). The password file is
     relative to `folder`. Raises ConfigError when it cannot be used."""
-    password = None
-    if config.sidecar_password_file:
-        password = read_secret(folder / config.sidecar_password_file, "redis: sidecar_password_file")
-    options: dict[str, Any] = {}
-    if config.tls:
-        options = {"ssl": True, "ssl_ca_certs": config.ca and str(folder / config.ca)}
     return aioredis.Redis(
-        host=config.host,
-        port=config.port,
-        db=config.db,
-        username=config.sidecar_user,
-        password=password,
-        socket_timeout=TIMEOUT_S,
-        socket_connect_timeout=TIMEOUT_S,
         # One attempt: every caller comes again by itself, and a hidden retry could publish twice.
         retry=Retry(NoBackoff(), 0),
         health_check_interval=0,
-        protocol=2,
-        # Redis before 7.2 has no CLIENT SETINFO, and an ACL file that names it does not load there.
-        driver_info=None,
-        **options,
+        **redis_options(config, folder, TIMEOUT_S),
     )

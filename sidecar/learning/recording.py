@@ -1,15 +1,18 @@
-"""Keeps the features of completed requests with their lengths in Parquet files, for training.
+"""Keeps the features of completed requests with their lengths in files, for training.
 
 Rows wait in memory and are written to a new file now and then; when the files take more than they may, the
-oldest go. A crash loses the rows that wait: some minutes of a sample. Without pyarrow
-(requirements-train.lock) nothing is kept, and that is told once."""
+oldest go. A crash loses the rows that wait: some minutes of a sample. Files are Parquet; where training is
+not installed yet (requirements-train.lock, which has pyarrow) compressed JSON lines, which training reads as
+well."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import gzip
 import importlib
 import importlib.util
+import json
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,11 +20,10 @@ import structlog
 
 from sidecar.clock import monotonic_ms, wall_ms
 from tokenweir.contract.records import Completion, Outcome
+from tokenweir.recorded import FOLDER, LINES, PARQUET, files
 
 log = structlog.get_logger(__name__)
 
-FOLDER: Final = "completions"
-"""In the state folder; `model/__main__.py` trains from there."""
 ROWS_OF_A_FILE: Final = 5000
 EVERY_MS: Final = 300_000
 MOST_ROWS: Final = 20_000
@@ -75,12 +77,11 @@ class Recording:
         """Rows lost because they could not be written."""
         self._waiting: list[dict[str, Any]] = []
         self._written_at = monotonic_ms()
-        self._told = False
 
     @property
-    def possible(self) -> bool:
-        """Whether rows can be kept."""
-        return importlib.util.find_spec("pyarrow") is not None
+    def waiting(self) -> int:
+        """Rows that are not written yet."""
+        return len(self._waiting)
 
     def add(self, record: Completion) -> None:
         """One believed record."""
@@ -107,13 +108,6 @@ class Recording:
         self._written_at = monotonic_ms()
         if not self._waiting:
             return
-        if not self.possible:
-            if not self._told:
-                self._told = True
-                log.warning("completions_not_recorded", reason="pyarrow is not installed")
-            self.dropped += len(self._waiting)
-            self._waiting.clear()
-            return
         rows, self._waiting = self._waiting, []
         try:
             await asyncio.to_thread(write, self.folder, rows, keep)
@@ -124,25 +118,37 @@ class Recording:
 
 def write(folder: Path, rows: list[dict[str, Any]], keep: int) -> None:
     """Write a file of rows, and remove the oldest files beyond `keep` bytes. Raises OSError."""
-    arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path = folder / f"{wall_ms():015d}-{len(rows)}.parquet"
+    columns = importlib.util.find_spec("pyarrow") is not None
+    path = folder / f"{wall_ms():015d}-{len(rows)}{PARQUET if columns else LINES}"
     temporary = path.with_suffix(".partial")
-    parquet.write_table(arrow.Table.from_pylist(rows), temporary, compression="zstd")
+    (_write_parquet if columns else _write_lines)(temporary, rows)
     temporary.replace(path)
     retain(folder, keep)
 
 
+def _write_parquet(path: Path, rows: list[dict[str, Any]]) -> None:
+    arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+    parquet.write_table(arrow.Table.from_pylist(rows), path, compression="zstd")
+
+
+def _write_lines(path: Path, rows: list[dict[str, Any]]) -> None:
+    with gzip.open(path, "wt", encoding="utf-8") as lines:
+        for each in rows:
+            encoded = {name: base64.b64encode(each[name]).decode() for name in ("vector", "words")}
+            lines.write(json.dumps({**each, **encoded}, separators=(",", ":")) + "\n")
+
+
 def count(folder: Path) -> int:
     """Rows in the files, by their names."""
-    return sum(int(path.stem.partition("-")[2] or 0) for path in folder.glob("*-*.parquet"))
+    return sum(int(path.name.partition("-")[2].partition(".")[0] or 0) for path in files(folder))
 
 
 def retain(folder: Path, keep: int) -> None:
     """Remove the oldest files until no more than `keep` bytes are left; the newest always stays."""
-    files = sorted(folder.glob("*.parquet"))
-    sizes = [path.stat().st_size for path in files]
-    for path, size in list(zip(files, sizes, strict=True))[:-1]:
+    found = files(folder)
+    sizes = [path.stat().st_size for path in found]
+    for path, size in list(zip(found, sizes, strict=True))[:-1]:
         if sum(sizes) <= keep:
             break
         path.unlink(missing_ok=True)

@@ -18,14 +18,13 @@ import structlog
 
 from sidecar.clock import monotonic_ms
 from sidecar.learning.deviation import LIMIT
+from tokenweir.recorded import ENOUGH
 
 log = structlog.get_logger(__name__)
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 FIRST_MS: Final = 120_000
 """After the start, before a first training where no model is in service."""
-ENOUGH: Final = 2000
-"""Recorded completions from which is trained; `model/__main__.py` has the same number."""
 AGAIN_MS: Final = 3_600_000
 """At least so long between two trainings."""
 ASTRAY_MINUTES: Final = 15
@@ -33,6 +32,9 @@ ASTRAY_MINUTES: Final = 15
 LOOKED_AT: Final = 20
 TOLD_LINES: Final = 5
 TIMEOUT_S: Final = 3600.0
+MEND: Final = (
+    "`make train` installs requirements-train.lock and trains; a container's image is built with TRAIN=1"
+)
 NEEDED: Final = ("sklearn", "lupa", "pyarrow", "numpy")
 
 
@@ -104,8 +106,8 @@ class Retraining:
         self._minutes.clear()
         lacking = missing()
         if lacking:
-            self.last = f"not installed: {', '.join(lacking)} (requirements-train.lock)"
-            log.info("training_not_possible", missing=lacking)
+            self.last = f"not installed: {', '.join(lacking)}; {MEND}"
+            log.warning("training_not_possible", missing=lacking, mend=MEND)
             return
         log.info("training_began", reason=reason)
         self._task = asyncio.create_task(self._run(), name="train")

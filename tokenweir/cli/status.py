@@ -30,12 +30,14 @@ def status(config: ConfigPath = DEFAULT_CONFIG) -> None:
         console.print(f"gateway {gateway_server.base_url(settings)}/v1: {mark}", soft_wrap=True)
         try:
             overview, backends = _ask(settings, "/api/fleet"), _ask(settings, "/api/backends")
+            learning = _ask(settings, "/api/predictor")
         except (httpx.HTTPError, ValueError) as error:
             where = sidecar_server.admin_url(settings)
             console.print(f"sidecar {where}: [red]no answer[/] ({error})", soft_wrap=True)
             console.print("A gateway that runs goes on by its last snapshot.")
             raise typer.Exit(1) from None
         console.print(_headline(settings, overview), soft_wrap=True)
+        console.print(predictor_line(learning), soft_wrap=True)
         console.print(fleet_table(backends))
         for backend in backends:
             console.print(reasons(backend), style="dim", markup=False, soft_wrap=True)
@@ -77,6 +79,18 @@ def _headline(settings: Settings, overview: dict[str, Any]) -> str:
         f"sidecar {sidecar_server.admin_url(settings)}: policy {overview['policy']}{shadow}, "
         f"{told_at}, {counts}{redis}"
     )
+
+
+def predictor_line(learning: dict[str, Any]) -> str:
+    """By what outputs are predicted, and what there is to train from."""
+    if not learning["enabled"]:
+        return "predictor: off; running figures serve"
+    serves = f"model {learning['version']}" if learning["version"] else "running figures (no model yet)"
+    found = learning["recorded"] + learning["waiting"]
+    line = f"predictor: {serves}; {found:,} completions recorded"
+    if found < learning["wanted"]:
+        return f"{line} of {learning['wanted']:,} to train from"
+    return f"{line}; to train: {learning['mend']}" if learning["missing"] else line
 
 
 def fleet_table(backends: list[dict[str, Any]]) -> Table:

@@ -253,5 +253,7 @@ class Snapshot(Document):
     ] = {}
     queue: QueueLimits = QueueLimits()
     thresholds: PolicySettings = PolicySettings()
-    predictor_version: Annotated[str, Field(max_length=64)] = ""
+    predictor_version: Annotated[
+        str, Field(max_length=64, description="the model in service, as the sidecar last saw it; empty: none")
+    ] = ""
     backends: Annotated[list[Backend], Field(max_length=names.MAX_BACKENDS)] = []

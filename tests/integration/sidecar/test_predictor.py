@@ -11,10 +11,12 @@ import pytest
 
 from model import records
 from model.core import Core
+from sidecar import control_plane
+from sidecar.learning import retraining
 from sidecar.learning.deviation import MINUTE_MS
-from sidecar.learning.recording import FOLDER
 from tests.integration.sidecar.conftest import until
 from tokenweir.contract import names
+from tokenweir.recorded import ENOUGH, FOLDER
 
 
 @pytest.fixture(scope="module")
@@ -99,3 +101,37 @@ async def test_how_to_predict_reaches_the_gateways(config, start_sidecar, store)
     await until(lambda: store.get(names.SETTINGS), what="settings")
     settings = json.loads(store.get(names.SETTINGS))["predictor"]
     assert settings == {"enabled": True, "record": True, "sample": 0.5, "words": True, "small_model": False}
+
+
+async def test_what_waits_is_written_when_a_training_asks_for_it(config, start_sidecar, store, core):
+    sidecar = await start_sidecar(config)
+    send(store, [record(core, number) for number in range(5)])
+    await until(lambda: sidecar.plane.completions.recording.rows == 5, what="five rows")
+    before = (await sidecar.http.get("/api/predictor")).json()
+    assert (before["recorded"], before["waiting"], before["wanted"]) == (0, 5, ENOUGH)
+    after = (await sidecar.http.post("/api/predictor/flush")).json()
+    assert (after["recorded"], after["waiting"]) == (5, 0)
+    assert len(records.load(sidecar.plane.state_dir / FOLDER, core).data) == 5
+
+
+async def test_a_sidecar_that_cannot_train_says_how_to_mend_it(config, start_sidecar, store, monkeypatch):
+    sidecar = await start_sidecar(config)
+    view = (await sidecar.http.get("/api/predictor")).json()
+    assert (view["missing"], view["mend"]) == ([], "")
+    monkeypatch.setattr(retraining, "missing", lambda: ["sklearn"])
+    view = (await sidecar.http.get("/api/predictor")).json()
+    assert view["missing"] == ["sklearn"]
+    assert "make train" in view["mend"]
+
+
+async def test_the_model_in_service_is_told_and_is_in_the_snapshot(config, start_sidecar, store, monkeypatch):
+    monkeypatch.setattr(control_plane, "TRAINING_MS", 50)
+    sidecar = await start_sidecar(config)
+    assert (await sidecar.http.get("/api/predictor")).json()["version"] is None
+    store.set(names.PREDICTOR_CURRENT, json.dumps({"schema": 1, "version": "v7", "time_ms": 1}))
+
+    def told():
+        return json.loads(store.get(names.SNAPSHOT) or "{}").get("predictor_version") == "v7"
+
+    await until(told, what="the version in the snapshot")
+    assert (await sidecar.http.get("/api/predictor")).json()["version"] == "v7"

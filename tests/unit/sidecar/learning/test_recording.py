@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import base64
+import importlib.util
+import struct
 
 import pytest
 from pyarrow import parquet
 
+from model import records
 from sidecar.learning import recording
 from sidecar.learning.recording import Recording
+from tests.unit.lua.readers import CORE
 from tokenweir.contract.records import Completion
 
 VECTOR, WORDS = b"\x00\x00\x80\x3f" * 3, b"\x01\x00\x02\x00"
@@ -116,13 +120,50 @@ async def test_a_disk_that_takes_nothing_costs_rows_and_no_more(tmp_path):
     assert kept.dropped == 1
 
 
-async def test_without_pyarrow_nothing_is_kept_and_nothing_grows(tmp_path, monkeypatch):
-    monkeypatch.setattr(Recording, "possible", property(lambda _: False))
+@pytest.fixture
+def no_pyarrow(monkeypatch):
+    """As after `make up` alone."""
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "pyarrow" else found(name))
+
+
+def readable(number):
+    vector = struct.pack(f"<{len(CORE.names)}f", *([0.5] * len(CORE.names)))
+    return record(
+        output=2 * number,
+        features=CORE.version,
+        vector=base64.b64encode(vector).decode(),
+        words=base64.b64encode(WORDS).decode(),
+    )
+
+
+async def test_without_pyarrow_rows_are_written_as_lines_that_training_reads(tmp_path, no_pyarrow):
     kept = Recording(tmp_path)
-    kept.add(record())
+    for number in (1, 2, 3):
+        kept.add(readable(number))
     await kept.flush(10**9)
-    assert kept.dropped == 1
-    assert not list(tmp_path.iterdir())
+    (path,) = (tmp_path / recording.FOLDER).iterdir()
+    assert path.name.endswith("-3.jsonl.gz")
+    found = records.load(tmp_path / recording.FOLDER, CORE)
+    assert sorted(found.data.output.tolist()) == [1, 2, 3]
+    assert found.data.words.count.tolist() == [2] * 3
+    assert not found.dropped
+
+
+async def test_lines_and_parquet_are_counted_and_read_together(tmp_path, monkeypatch):
+    kept = Recording(tmp_path)
+    with monkeypatch.context() as without:
+        without.setattr(importlib.util, "find_spec", lambda _: None)
+        kept.add(readable(1))
+        await kept.flush(10**9)
+    kept.add(readable(2))
+    await kept.flush(10**9)
+    folder = tmp_path / recording.FOLDER
+    assert {"".join(path.suffixes) for path in folder.iterdir()} == {".jsonl.gz", ".parquet"}
+    assert recording.count(folder) == 2
+    assert sorted(records.load(folder, CORE).data.output.tolist()) == [1, 2]
+    recording.retain(folder, 1)
+    assert [path.suffix for path in folder.iterdir()] == [".parquet"]
 
 
 def test_no_more_rows_wait_than_there_is_room_for(tmp_path, monkeypatch):

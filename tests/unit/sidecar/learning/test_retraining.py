@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from model.__main__ import ENOUGH as enough_for_the_trainer
 from sidecar.learning import retraining
-from sidecar.learning.retraining import AGAIN_MS, ASTRAY_MINUTES, ENOUGH, FIRST_MS, Retraining
+from sidecar.learning.retraining import AGAIN_MS, ASTRAY_MINUTES, FIRST_MS, Retraining
+from tokenweir.recorded import ENOUGH
 
 DAY = 24 * 3_600_000
 
@@ -48,7 +48,6 @@ def test_before_there_are_completions_enough_nothing_is_trained(clock):
     training = Retraining(Path("x"))
     clock.now += FIRST_MS
     assert training.due(DAY, in_service=False, recorded=ENOUGH - 1) is None
-    assert enough_for_the_trainer == ENOUGH
 
 
 def test_then_it_comes_on_schedule(clock):

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.console import Console
 
-from tokenweir.cli.status import fleet_table, reasons
+from tokenweir.cli.status import fleet_table, predictor_line, reasons
 
 BACKEND: dict[str, Any] = {
     "id": "a100-a",
@@ -59,3 +59,27 @@ def test_the_reasons_say_which_gateway_has_ejected_a_backend() -> None:
     assert reasons(BACKEND) == (
         "a100-a: state: ready; cost: facts of 1 x A100-80G; ejected by gateway-1: 3 failures in a row"
     )
+
+
+LEARNING: dict[str, Any] = {
+    "enabled": True,
+    "version": None,
+    "recorded": 400,
+    "waiting": 12,
+    "wanted": 2000,
+    "missing": ["sklearn"],
+    "mend": "run this",
+}
+
+
+def test_the_line_of_the_predictor_says_what_serves_and_how_much_there_is_to_train_from() -> None:
+    line = predictor_line(LEARNING)
+    assert "running figures" in line
+    assert "412 completions recorded of 2,000" in line
+    assert "model v7; 412" in predictor_line(LEARNING | {"version": "v7"})
+    assert "off" in predictor_line(LEARNING | {"enabled": False})
+
+
+def test_it_says_what_to_do_where_there_is_enough_and_training_is_not_installed() -> None:
+    assert predictor_line(LEARNING | {"recorded": 3000}).endswith("to train: run this")
+    assert predictor_line(LEARNING | {"recorded": 3000, "missing": []}).endswith("completions recorded")
