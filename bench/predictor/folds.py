@@ -32,8 +32,8 @@ class Plan:
     full: bool = True
 
 
-FULL: Final = Plan(seeds=(1, 2, 3), of_a_prompt=24, judged=16_000, minutes=95, encoded=3_000)
-QUICK: Final = Plan(seeds=(1,), of_a_prompt=3, judged=6_000, minutes=40, encoded=800, full=False)
+FULL: Final = Plan(seeds=(2, 3, 4), of_a_prompt=24, judged=16_000, minutes=95, encoded=3_000)
+QUICK: Final = Plan(seeds=(2,), of_a_prompt=3, judged=6_000, minutes=40, encoded=800, full=False)
 
 
 @dataclass(frozen=True)
