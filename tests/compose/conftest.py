@@ -57,7 +57,7 @@ class Stack:
             raise AssertionError(f"docker compose {' '.join(arguments)}:\n{done.stdout}\n{done.stderr}")
         return done.stdout
 
-    def documented(self, script: str, environment: dict[str, str] | None = None) -> str:
+    def documented(self, script: str, environment: dict[str, str] | None = None, seconds: float = 300) -> str:
         """Run a documented block as a person would, against this stack; what it prints."""
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", script.replace("8081", str(self.admin_port))],
@@ -65,7 +65,7 @@ class Stack:
             env=environment or self.environment,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=seconds,
             check=False,
         )
         assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
