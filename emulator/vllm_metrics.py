@@ -87,8 +87,10 @@ class VllmMetrics:
             self._between.observe(span / decoded, decoded)
             self._decoded, self._decoding = counters.decoded, counters.decoding
         if steps := counters.steps - self._steps:
-            self._step.observe((counters.tokens - self._tokens) / steps, steps)
-            self._steps, self._tokens = counters.steps, counters.tokens
+            # As vLLM counts: a prompt whole when it is computed, what its cache had of it included.
+            tokens = counters.prompt_tokens + counters.generation_tokens
+            self._step.observe((tokens - self._tokens) / steps, steps)
+            self._steps, self._tokens = counters.steps, tokens
 
     def page(self) -> str:
         """The whole page."""

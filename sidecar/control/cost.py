@@ -7,7 +7,7 @@ import math
 from typing import Final
 
 from sidecar.control.cost_fit import CostFit, Step
-from sidecar.control.engine_steps import ROUGH, mean_step
+from sidecar.control.engine_steps import ROUGH, mean_step, prompt_step
 from sidecar.control.hardware import Hardware
 from sidecar.telemetry.readings import EngineReading, Record
 from tokenweir import facts
@@ -20,6 +20,7 @@ CHECK_MEMORY: Final = 50
 """Completions that count in the check: the weight of one falls to 1/e after so many."""
 LEAST_OUTPUT: Final = 8
 """A shorter output tells little of the time per token."""
+SHOWN_RETURN: Final = 0.98
 FITTED_FROM: Final = 3
 """Observations from which the fit is used and told."""
 
@@ -49,6 +50,9 @@ class CostEstimate:
         before, self._before = self._before, reading
         if reading is None or before is None or reading.at <= before.at:
             return
+        prompt = prompt_step(before, reading, capacity)
+        if prompt is not None and self._fit is not None and self._fit.mostly_prompt(prompt):
+            self._fit.observe(prompt, now)
         step = mean_step(before, reading, capacity)
         if step is None:
             return
@@ -80,23 +84,28 @@ class CostEstimate:
         """Time per token of the completions over what steps took meanwhile; None before any."""
         return None if self._check is None else math.exp(self._check)
 
-    def of(self, known: Hardware) -> tuple[Cost, str]:
-        """Coefficients and their reason."""
+    def of(self, known: Hardware, now: float | None = None, throttled: bool = False) -> tuple[Cost, str]:
+        """Coefficients and their reason, at monotonic `now` in ms. `throttled`: its GPU says that it is held
+        back, so one that was slow still is, with work or without."""
         if self._fit is None or known != self._basis:
             self._basis = known
             start, self._start_reason = start_cost(known.gpu, known.model, known.precision, known.gpus)
             if self._fit is None or self._fit.start != start:
                 self._fit = CostFit(start)
-        return self._fit.cost(), self._reason(self._fit)
+        at = None if throttled else now
+        return self._fit.cost(at), self._reason(self._fit, at)
 
-    def _reason(self, fit: CostFit) -> str:
+    def _reason(self, fit: CostFit, now: float | None) -> str:
         if fit.observations < FITTED_FROM:
             return f"cost: {self._start_reason}"
         base = fit.uncertainty()["base"]
+        returned = 1.0 if now is None else fit.returned(now)
         text = (
-            f"cost: {fit.factor():.2f} times {self._start_reason}, "
+            f"cost: {fit.factor() * returned:.2f} times {self._start_reason}, "
             f"fitted to {fit.observations} looks, +-{base:.0%}"
         )
+        if returned < SHOWN_RETURN:
+            text += f" (it was {fit.factor():.2f} when it last had work)"
         check = self.check
         return text if check is None else f"{text}; completions took {check:.2f} times that per token"
 

@@ -12,6 +12,10 @@ shares its host is slower in everything) and a smaller one of each. So the commo
 looks, and what loads alike cannot tell apart stays as the table has it. Forgetting is the uncertainty's
 growth with time. Single wild observations are weighed down (Huber); where they go on, the speed has changed,
 and the common uncertainty is opened again.
+
+Of an engine that was slow when it was last seen at work and has had no work since (it looks too slow to be
+chosen) nothing more would ever be learned. So what is published of it returns to its usual speed: it is
+tried again, and the first look at it then says what holds.
 """
 
 from __future__ import annotations
@@ -44,7 +48,15 @@ LEAST_PREFILL: Final = 0.5
 """Of what the table says of prompts beside decode steps. Steps in which nobody decodes show in no gap
 between tokens, but their prompts are counted: an engine that reads long prompts while it is nearly empty
 would seem to read them in no time, and sessions would leave their caches for it."""
+MOSTLY: Final = 0.5
+"""Of a step without sequences, what a prompt must take to be read from the time to its first token."""
 MOST_GAP_S: Final = 30.0
+BELIEVED_MS: Final = 30_000.0
+"""For so long a slow engine without work is taken to be as slow as it was ..."""
+RETURN_MS: Final = 60_000.0
+"""... and then returns to its usual speed: the distance falls to 1/e in this time."""
+USUAL_MS: Final = 1_800_000.0
+"""The usual speed is a mean in which a look counts 1/e after so much time at work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +85,8 @@ class CostFit:
         ]
         self._wild = 0
         self._at: float | None = None
+        self._usual = 0.0
+        """ln of the factor that is usual."""
 
     def observe(self, step: Step, now: float) -> None:
         """Take the mean step of the time since the last look, at monotonic `now` in ms. Figures that cannot
@@ -84,6 +98,7 @@ class CostFit:
         whole = sum(parts)
         if not whole > 0:
             return
+        worked = 0.0 if self._at is None else min(max(now - self._at, 0.0), MOST_GAP_S * 1000)
         self._drift(now)
         weights = [part / whole for part in parts]
         seen = step.ms / whole
@@ -106,15 +121,34 @@ class CostFit:
             spread *= math.sqrt(error * error / spread) / WILD
         self._correct(gain_base, error, spread)
         self.observations += 1
+        weight = 1 - math.exp(-worked / USUAL_MS)
+        self._usual += weight * (math.log(self.factor()) - self._usual)
 
-    def cost(self) -> Cost:
-        """The coefficients."""
+    def mostly_prompt(self, step: Step) -> bool:
+        """Whether the prompt is a large part of what the step takes, by the table: of others the time to the
+        first token tells little."""
+        return step.prompt_tokens * self._table[0] >= MOSTLY * self._table[1]
+
+    def cost(self, now: float | None = None) -> Cost:
+        """The coefficients; at monotonic `now` in ms, with what time does to what is known."""
+        scale = 1.0 if now is None else self.returned(now)
+        prefill = max(self._value(0), LEAST_PREFILL * self._table[0] * self._factor[1])
         return Cost(
-            prefill=min(max(self._value(0), LEAST_PREFILL * self._table[0] * self._factor[1], 1e-6), 1e4),
-            base=min(max(self._value(1), 1e-3), 1e5),
-            per_sequence=min(max(self._value(2), 0.0), 1e4),
-            per_kv_token=min(max(self._value(3), 0.0), 1e2),
+            prefill=min(max(scale * prefill, 1e-6), 1e4),
+            base=min(max(scale * self._value(1), 1e-3), 1e5),
+            per_sequence=min(max(scale * self._value(2), 0.0), 1e4),
+            per_kv_token=min(max(scale * self._value(3), 0.0), 1e2),
         )
+
+    def returned(self, now: float) -> float:
+        """By what the cost is to be multiplied for the time without work: 1, or less for an engine that was
+        slower than usual."""
+        if self._at is None or now - self._at <= BELIEVED_MS:
+            return 1.0
+        slower = math.log(self.factor()) - self._usual
+        if slower <= 0:
+            return 1.0
+        return math.exp(-slower * (1 - math.exp(-(now - self._at - BELIEVED_MS) / RETURN_MS)))
 
     def step_ms(self, sequences: float, kv_tokens: float, prompt_tokens: float = 0.0) -> float:
         """What a step takes by the coefficients."""

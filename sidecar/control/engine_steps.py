@@ -16,6 +16,15 @@ EXACT: Final = 0.04
 ROUGH: Final = 0.25
 """... and of one reckoned from the wall clock."""
 SLOWEST_STEP_MS: Final = 60_000
+FEW: Final = 2.0
+"""Sequences in a step below which prompts may have been computed while nobody decoded: those show in no gap
+between tokens, and would seem to have taken no time."""
+QUIET: Final = 3.0
+"""Requests in the batch up to which a prompt has the engine nearly for itself."""
+MOST_FIRST: Final = 2
+"""First tokens between two looks beyond which prompts were in each other's way."""
+ARRIVAL: Final = 0.15
+"""Relative noise of a time to first token: the step that was under way, the server before the engine."""
 
 
 def mean_step(before: EngineReading, after: EngineReading, capacity: int | None) -> Step | None:
@@ -37,9 +46,14 @@ def mean_step(before: EngineReading, after: EngineReading, capacity: int | None)
             steps.count if steps is not None and steps.count >= 1 else gap.count / max(running or 1.0, 1.0)
         )
         sequences = gap.count / count
+        looked_up = _looked_up(before, after)
         prompts = 0.0
-        if steps is not None and steps.sum > gap.count:
-            prompts = (steps.sum - gap.count) / count
+        if looked_up is not None:
+            prompts = looked_up / count
+        elif steps is not None:
+            prompts = max(0.0, steps.sum - gap.count) / count
+        if prompts > 0 and sequences < FEW:
+            return None
         noise = EXACT
     else:
         found = _by_own_clock(before, after) or _by_wall_clock(before, after, elapsed)
@@ -50,6 +64,42 @@ def mean_step(before: EngineReading, after: EngineReading, capacity: int | None)
     if not 0 < ms <= SLOWEST_STEP_MS or sequences <= 0:
         return None
     return Step(ms, sequences, kv, max(prompts, 0.0), noise)
+
+
+def prompt_step(before: EngineReading, after: EngineReading, capacity: int | None) -> Step | None:
+    """The step that computed a prompt, by the time to its first token, where it waited for nobody: nothing
+    was queued, and the engine was nearly idle. None where that does not show."""
+    if not SHORTEST_MS <= after.at - before.at <= LONGEST_MS or restarted(before, after):
+        return None
+    first = _difference(before.ttft, after.ttft)
+    running = _mean(before.running, after.running)
+    queued = (before.waiting or 0.0) + (after.waiting or 0.0)
+    if first is None or running is None or not 1 <= first.count <= MOST_FIRST or queued or running > QUIET:
+        return None
+    if before.prompt_tokens is None or after.prompt_tokens is None:
+        return None
+    prompts = after.prompt_tokens - before.prompt_tokens
+    computed = _looked_up(before, after)
+    if computed is None:
+        computed = prompts
+    elif (after.prefix_queries or 0.0) - (before.prefix_queries or 0.0) != prompts:
+        return None  # a prompt was begun before one look and done after
+    ms = first.sum / first.count
+    if computed <= 0 or not 0 < ms <= SLOWEST_STEP_MS:
+        return None
+    return Step(ms, max(running, 1.0), _held(before, after, capacity), computed / first.count, ARRIVAL)
+
+
+def _looked_up(before: EngineReading, after: EngineReading) -> float | None:
+    """Prompt tokens that were looked up in the prefix cache and not found there: those that had to be
+    computed. None where the engine has no such cache. (What it counts as prompts, or as tokens of its steps,
+    holds what the cache had.)"""
+    if before.prefix_queries is None or before.prefix_hits is None:
+        return None
+    if not after.prefix_queries or after.prefix_hits is None:
+        return None
+    missed = after.prefix_queries - before.prefix_queries - (after.prefix_hits - before.prefix_hits)
+    return max(0.0, missed)
 
 
 def _by_own_clock(before: EngineReading, after: EngineReading) -> tuple[float, float, float] | None:

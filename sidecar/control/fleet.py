@@ -10,6 +10,7 @@ from typing import Final
 from sidecar.clock import monotonic_ms, wall_ms
 from sidecar.control import credentials, drain
 from sidecar.control.gateways import Gateways
+from sidecar.control.hardware import Hardware
 from sidecar.control.member import Member
 from sidecar.control.memory import memory_use
 from sidecar.control.scores import scores
@@ -20,6 +21,8 @@ from tokenweir.contract.records import Backend, Cost, Role, State
 
 EVENTS_KEPT: Final = 1000
 REASONS_MOST: Final = 24
+CARD_BELIEVED_MS: Final = 30_000
+"""How long a card's word that it is throttled holds."""
 LOAD_BELIEVED_MS: Final = 10_000
 LEAVING_LEAST_MS: Final = 1000
 """A removed backend drains at least so long: requests just sent are not in a lease that was read yet."""
@@ -174,9 +177,10 @@ class Fleet:
             reasons=[reason for reason in reasons if reason][:REASONS_MOST],
         )
 
-    def cost(self, member: Member) -> tuple[Cost, str]:
-        """The cost coefficients of a member and their reason."""
-        return member.cost.of(member.hardware(self.models))
+    def _cost(self, member: Member, known: Hardware, now: float) -> tuple[Cost, str]:
+        card = member.record.card
+        throttled = card is not None and now - card.at <= CARD_BELIEVED_MS and bool(card.throttled)
+        return member.cost.of(known, now, throttled)
 
     def served_models(self, member: Member) -> dict[str, str]:
         """Public name -> the engine's name, with the models that it serves as the fallback of."""
