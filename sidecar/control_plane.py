@@ -39,8 +39,11 @@ from sidecar.telemetry.health import Look
 from sidecar.telemetry.readings import XidEvent
 from sidecar.telemetry.watch import Watch
 from sidecar.ticker import Surroundings, Ticker
+from sidecar.transfer.port import End, TransferError
+from sidecar.transfer.transfers import Transfers
 from tokenweir.config import Config, load
 from tokenweir.config.models import BackendConfig
+from tokenweir.config.transfer import BackendTransferConfig
 from tokenweir.contract import names
 from tokenweir.contract.records import Completion, Outcome, PredictorCurrent, State
 from tokenweir.render import Paths
@@ -118,6 +121,7 @@ class ControlPlane:
         )
         self.retraining = Retraining(self.path)
         self.small_model = SmallModel(gateway.small_model_socket, self.state_dir)
+        self.transfers = Transfers(gateway.transfer_socket, self.folder, self._transfer_end)
         self.started_at = monotonic_ms()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -135,6 +139,7 @@ class ControlPlane:
             self._read_for_ever,
             self.watches.run,
             self._train_for_ever,
+            self.transfers.run,
         )
         self._tasks = [asyncio.create_task(loop(), name=loop.__qualname__) for loop in loops]
         for task in self._tasks:
@@ -155,6 +160,7 @@ class ControlPlane:
             log.warning("lease_not_given_up", reason=str(error))
         await self.retraining.stop()
         await self.small_model.stop()
+        await self.transfers.stop()
         await self.completions.recording.flush(self.config.predictor.keep)
         self.completions.save()
         await self.client.aclose()
@@ -198,6 +204,8 @@ class ControlPlane:
         self.config = config = self.store.config()
         self.actuators.set_backends(config.backends, config.actuators)
         self.fleet.set_models(config.models)
+        self.fleet.transfer = config.sessions.transfer
+        self.transfers.follow(config.sessions.transfer)
         self.watches.read_files()
         self.fleet.set_members(config.backends, self.store.draining())
         self.watches.sync()
@@ -247,6 +255,12 @@ class ControlPlane:
 
     def _actuator(self, backend_id: str) -> Actuator | None:
         return self.actuators.of(backend_id)
+
+    def _transfer_end(self, backend_id: str) -> End:
+        member, origin = self.fleet.members.get(backend_id), self.watches.origin(backend_id)
+        if member is None or origin is None:
+            raise TransferError(f"no backend {backend_id!r} with an address")
+        return End(backend_id, origin, member.config.transfer or BackendTransferConfig())
 
     def can_act(self, backend_id: str) -> bool:
         """Whether a backend has an actuator."""

@@ -13,6 +13,7 @@ from tokenweir.contract.records import (
     PredictorSettings,
     SessionSettings,
     Settings,
+    TransferSettings,
 )
 from tokenweir.secret_file import read_secret
 
@@ -42,6 +43,12 @@ def build(config: Config, folder: Path) -> Settings:
             affinity=config.sessions.affinity,
             prefixes=config.sessions.prefixes,
             move_ms=config.sessions.move,
+            transfer=TransferSettings(
+                adapter=config.sessions.transfer.adapter,
+                bandwidth=config.sessions.transfer.bandwidth,
+                latency_ms=config.sessions.transfer.latency,
+                limit_ms=config.sessions.transfer.limit,
+            ),
         ),
         predictor=PredictorSettings(
             enabled=config.predictor.enabled,

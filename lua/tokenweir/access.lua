@@ -21,6 +21,7 @@ local request_id = require "tokenweir.request_id"
 local second_opinion = require "tokenweir.second_opinion"
 local sessions = require "tokenweir.sessions"
 local state = require "tokenweir.state"
+local transfer = require "tokenweir.transfer"
 local variant = require "tokenweir.variant"
 local waiting = require "tokenweir.waiting"
 
@@ -195,6 +196,9 @@ function _M.run()
     second_opinion.ask(r, settings)
   end
   sessions.served(r, settings, now)
+  if r.moved_from then
+    transfer.bring(r, known)
+  end
   if r.parsed.kind then
     body.rewrite(r, r.upstream, r.kind ~= "other")
     request.clear(r.parsed)

@@ -18,6 +18,7 @@ local dict = ngx.shared.tokenweir_documents
 local int32 = ffi.typeof("int32_t")
 local knows = require("tokenweir.core.known_sessions").knows
 local match = string.match
+local max, min = math.max, math.min
 local rshift = bit.rshift
 local text, tonumber = request.text, tonumber
 local variable = require("tokenweir.variable").get
@@ -155,6 +156,9 @@ function _M.ended(r, outcome, prompt, output, cached, now)
   metrics.add("cached_prompt_tokens_reckoned", r.reckoned, r.model)
   if cached then
     metrics.add("cached_prompt_tokens", cached, r.model)
+    if r.brought then
+      metrics.add("kv_transfer_found_tokens", min(r.brought, max(0, cached - r.reckoned)), r.model)
+    end
   end
 end
 

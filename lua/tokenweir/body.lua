@@ -172,14 +172,14 @@ function _M.rewrite_form(r, upstream)
   ngx.req.set_body_data(splice.apply(get_body_data(), edits))
 end
 
---- Makes the body say what the engine is to see: its own name of the model, one value for each member, and in burst
--- mode a short answer.
+--- Makes the body say what the engine is to see: its own name of the model, one value for each member, in burst mode a
+-- short answer, and where it finds a cache that was moved.
 -- @param upstream string, the engine's name of the model
 -- @param insert boolean, whether a body without a model gets one
 function _M.rewrite(r, upstream, insert)
   local parsed = r.parsed
   local renamed = parsed.model ~= upstream and (parsed.model or insert)
-  if not renamed and not parsed.conflict and not r.burst then
+  if not renamed and not parsed.conflict and not r.burst and not r.kv_params then
     return
   end
   for k = #edits, 1, -1 do
@@ -195,6 +195,9 @@ function _M.rewrite(r, upstream, insert)
   end
   if renamed then
     splice.set_member(edits, parsed, "model", json_string.encode(upstream))
+  end
+  if r.kv_params then
+    splice.insert_member(edits, parsed, "kv_transfer_params", r.kv_params)
   end
   if parsed.file then
     return rewrite_file(r, parsed.file)

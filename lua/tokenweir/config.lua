@@ -6,6 +6,7 @@
 --   "body_dir": "/path/temp/body",        nginx's client_body_temp_path, swept at a start; null: not swept
 --   "backend_keys_file": "/path/keys.json",   written by the sidecar, read again by the workers; null: none
 --   "small_model_socket": "/path/small-model.sock",   where the small model listens, if it runs; null: nowhere
+--   "transfer_socket": "/path/transfer.sock",   where the sidecar of this host moves caches; null: nowhere
 --   "redis": {
 --     "host": "127.0.0.1",                IP address, name or "unix:/path"
 --     "port": 6379, "db": 0,

@@ -564,6 +564,12 @@ _M.shapes = {
               ["above"] = 0,
               ["null"] = true,
             },
+            ["kv_bytes"] = {
+              ["type"] = "integer",
+              ["max"] = 1000000000,
+              ["above"] = 0,
+              ["null"] = true,
+            },
             ["cost"] = {
               ["type"] = "object",
               ["members"] = {
@@ -901,6 +907,35 @@ _M.shapes = {
             ["min"] = 1000,
             ["max"] = 86400000,
             ["default"] = 600000,
+          },
+          ["transfer"] = {
+            ["type"] = "object",
+            ["default"] = {},
+            ["members"] = {
+              ["adapter"] = {
+                ["type"] = "string",
+                ["enum"] = { "none", "lmcache", "vllm", "agent" },
+                ["default"] = "none",
+              },
+              ["bandwidth"] = {
+                ["type"] = "number",
+                ["max"] = 1000000000000000.0,
+                ["above"] = 0,
+                ["default"] = 1073741824,
+              },
+              ["latency_ms"] = {
+                ["type"] = "number",
+                ["min"] = 0,
+                ["max"] = 600000,
+                ["default"] = 20,
+              },
+              ["limit_ms"] = {
+                ["type"] = "integer",
+                ["min"] = 1,
+                ["max"] = 600000,
+                ["default"] = 5000,
+              },
+            },
           },
         },
       },

@@ -10,6 +10,7 @@ local poller = require "tokenweir.poller"
 local queue_lines = require "tokenweir.queue_lines"
 local region = require "tokenweir.region"
 local session_table = require "tokenweir.core.session_table"
+local slowness_of = require("tokenweir.core.transfer").slowness
 local state = require "tokenweir.state"
 local targets = require "tokenweir.targets"
 
@@ -35,6 +36,10 @@ local COUNTERS = {
   session_requests = { "Requests of sessions, by why they went where they went.", "model", "why" },
   session_moves = { "Moves that this gateway told the others of, by what moved.", "what" },
   session_moves_dropped = { "Batches of moves that were lost because Redis was away for too long." },
+  kv_transfers = { "Moves of sessions, by what became of moving their cache.", "model", "outcome" },
+  kv_transfer_tokens = { "Prompt tokens whose cache was moved.", "model" },
+  kv_transfer_bytes = { "Bytes that were moved.", "model" },
+  kv_transfer_found_tokens = { "Those of them that engines then said they had cached.", "model" },
   cached_prompt_tokens = { "Prompt tokens that engines said they had cached.", "model" },
   cached_prompt_tokens_reckoned = { "Prompt tokens that they were reckoned to have.", "model" },
   quarantined = { "Requests refused because their prompt met two crashes of engines." },
@@ -55,6 +60,7 @@ local HISTOGRAMS = {
   wait = { "tokenweir_wait_seconds", "Time in the queue before a backend was chosen." },
   ttft = { "tokenweir_time_to_first_token_seconds", "From arrival to the first byte of content." },
   total = { "tokenweir_request_seconds", "From arrival to the end of the answer." },
+  kv_transfer = { "tokenweir_kv_transfer_seconds", "How long requests waited for the move of a cache.", "outcome" },
   queue_wait = { "tokenweir_queue_wait_seconds", "Wait of requests that had to wait and were served.", "priority" },
   queue_wake = { "tokenweir_queue_wake_seconds", "From the release of a place to the choice of who gets it." },
   queue_estimate_ratio = {
@@ -179,7 +185,7 @@ end
 
 local function write_backends(out, fleet, now)
   local row, rows = load.new(0), region.health()
-  local inflight, tokens, ejected, keyless = {}, {}, {}, {}
+  local inflight, tokens, ejected, keyless, slowness = {}, {}, {}, {}, {}
   for i = 1, fleet and fleet.size or 0 do
     local sum = ledger.sum(row[0], fleet.slot[i])
     local labels = { "backend", fleet.id[i] }
@@ -188,6 +194,9 @@ local function write_backends(out, fleet, now)
     line(ejected, "tokenweir_backend_ejected", labels,
       health.state(rows[fleet.slot[i]], now) == health.CLOSED and 0 or 1)
     line(keyless, "tokenweir_backend_key_missing", labels, fleet.state[i] == targets.NO_KEY and 1 or 0)
+    if region.cache().transfer_ratio[fleet.slot[i]] ~= 0 then
+      line(slowness, "tokenweir_kv_transfer_slowness", labels, slowness_of(region.cache(), fleet.slot[i], now))
+    end
   end
   head(out, "tokenweir_inflight", "gauge", "Sequences that this gateway has in flight on a backend.")
   out[#out + 1] = concat(inflight, "\n")
@@ -197,6 +206,11 @@ local function write_backends(out, fleet, now)
   out[#out + 1] = concat(ejected, "\n")
   head(out, "tokenweir_backend_key_missing", "gauge", "1 while the API key that a backend wants is not known here.")
   out[#out + 1] = concat(keyless, "\n")
+  if #slowness > 0 then
+    head(out, "tokenweir_kv_transfer_slowness", "gauge",
+      "How many times longer than configured moves of caches to a backend take.")
+    out[#out + 1] = concat(slowness, "\n")
+  end
 end
 
 local function write_queue(out, fleet, now)

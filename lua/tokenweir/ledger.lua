@@ -157,6 +157,13 @@ function _M.first_token(r)
   end
 end
 
+--- The request's backend was brought so much of its prompt's cache.
+function _M.brought(r, cached)
+  if r.reserved then
+    load.brought(region.own().load[r.place], r, cached)
+  end
+end
+
 --- An answer began of which no first token will be seen.
 function _M.prefilled(r)
   if r.reserved then

@@ -11,6 +11,8 @@
 --               reckoned (tokens that the backend has of it), cache_seed, others, pin (the place of the only backend
 --               that has the response which it goes on from) and pinned (the same, while that is in the fleet)
 --   pick        backend (id), target (`targets.lua`), upstream, alternates, policy, shadow, probe, draw, fallback
+--               moved_from, moved_tokens (where its session was until now, and what is cached there)
+--   transfer    brought (tokens of its prompt that were brought to the backend), kv_params (for the engine, JSON)
 --   second_opinion small_asked, small_number (of its answer), small_median, small_correction
 --   waiting     waiter (while it waits, see `core/queue`), semaphore
 --   ledger      see `core/load.lua` and `ledger.lua`
@@ -107,6 +109,7 @@ function _M.give(r)
   r.precision, r.burst, r.session, r.session_set, r.continues = nil, nil, nil, nil, nil
   r.draw, r.fallback, r.engine_error = nil, nil, nil
   r.home, r.stay, r.settled, r.verdict, r.blocks, r.reckoned, r.pin, r.pinned = nil, nil, nil, nil, nil, nil, nil, nil
+  r.moved_from, r.moved_tokens, r.brought, r.kv_params = nil, nil, nil, nil
   r.tries, r.tried_count, r.refused, r.cut = 0, 0, nil, nil
   r.header, r.sse, r.usage, r.first_byte, r.last_byte, r.first_token = nil, nil, nil, nil, nil, nil
   r.form, r.response = nil, nil

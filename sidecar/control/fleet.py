@@ -11,12 +11,14 @@ from sidecar.clock import monotonic_ms, wall_ms
 from sidecar.control import credentials, drain
 from sidecar.control.gateways import Gateways
 from sidecar.control.hardware import Hardware
+from sidecar.control.kv_size import movable_kv_bytes
 from sidecar.control.member import Member
 from sidecar.control.memory import memory_use
 from sidecar.control.scores import scores
 from sidecar.telemetry.health import Look
 from sidecar.telemetry.readings import Record
 from tokenweir.config.models import BackendConfig, ModelConfig
+from tokenweir.config.transfer import TransferConfig
 from tokenweir.contract.records import Backend, Cost, Role, State
 
 EVENTS_KEPT: Final = 1000
@@ -46,6 +48,8 @@ class Fleet:
         self.members: dict[str, Member] = {}
         self.events: deque[Event] = deque(maxlen=EVENTS_KEPT)
         self.models: dict[str, ModelConfig] = {}
+        self.transfer = TransferConfig()
+        """How caches of sessions that move are moved."""
         self._gateways = gateways
         self._groups: dict[str, str] = {}
         self._begun = False
@@ -127,6 +131,7 @@ class Fleet:
         capacity = member.capacity.of(config, record, known)
         cost, cost_reason = member.cost.of(known)
         foreign, foreign_reason = member.foreign.now(now)
+        kv_bytes, kv_reason = movable_kv_bytes(self.transfer, config, known.model)
         low, high = (None, None) if memory.use is None else scores(memory.use)
         score_reason = f"scores: low {low:.1f}, high {high:.1f}" if low is not None else None
         engine = record.engine
@@ -140,6 +145,7 @@ class Fleet:
             capacity.reason,
             cost_reason,
             foreign_reason,
+            kv_reason,
             *(f"{source}: {text}" for source, text in record.notes.items()),
         ]
         return Backend(
@@ -166,6 +172,7 @@ class Fleet:
             capacity=capacity.tokens,
             context=capacity.context,
             concurrency=capacity.concurrency,
+            kv_bytes=kv_bytes,
             cost=cost,
             foreign=foreign,
             low=low,

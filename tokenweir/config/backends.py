@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from tokenweir.config.actuators import ActuatorConfig, WeightsConfig
 from tokenweir.config.section import Section
+from tokenweir.config.transfer import BackendTransferConfig
 from tokenweir.contract.records import Id, ModelName, Role
 
 Engine = Literal["auto", "vllm", "sglang", "tgi", "llamacpp", "trtllm", "ollama"]
@@ -129,6 +130,10 @@ class BackendConfig(Section):
         WeightsConfig | None,
         Field(description="weights to be read ahead of a start. Not settable by the admin API"),
     ] = None
+    transfer: Annotated[
+        BackendTransferConfig | None,
+        Field(description="its part in moving caches (`sessions.transfer`). Not settable by the admin API"),
+    ] = None
     emulated: Annotated[
         bool, Field(description="`make up` starts an emulated GPU server at this address, of this `gpu`")
     ] = False
@@ -208,9 +213,9 @@ class BackendConfig(Section):
 
     @classmethod
     def file_only(cls) -> set[str]:
-        """Keys that name programs, sockets and files of the sidecar's host: only `tokenweir.yaml` sets them,
-        neither the admin API nor what comes through Redis."""
-        return {"actuator", "weights"}
+        """Keys that name programs, sockets and files of the sidecar's host, and agents that it shows a token:
+        only `tokenweir.yaml` sets them, neither the admin API nor what comes through Redis."""
+        return {"actuator", "weights", "transfer"}
 
     @property
     def host(self) -> str:

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from tokenweir.config.quantities import Duration
 from tokenweir.config.section import Section
+from tokenweir.config.transfer import TransferConfig
 
 ShareOf = Annotated[float, Field(gt=0, le=1)]
 
@@ -207,3 +208,4 @@ class SessionConfig(Section):
     move: Annotated[
         Duration, Field(ge=1000, le=86_400_000, description="how long a move lasts beyond its last use")
     ] = 600_000
+    transfer: TransferConfig = TransferConfig()

@@ -42,6 +42,13 @@ EXAMPLES: dict[str, str] = {
     "command": "command: {restart: [systemctl, restart, vllm-a]}",
     "webhook": "webhook: {url: https://ops.example/tokenweir, secret_file: webhook.secret}",
     "secret_file": "secret_file: webhook.secret",
+    "transfer": "transfer: {adapter: lmcache, controller: http://10.0.0.5:9000}",
+    "controller": "controller: http://10.0.0.5:9000",
+    "adapter": "adapter: lmcache           (none, lmcache, vllm or agent)",
+    "instance": "transfer: {instance: lmcache_instance_1}",
+    "kv_agent": "transfer: {kv_agent: http://10.0.0.11:9410}",
+    "kv_bytes": "transfer: {kv_bytes: 131072}",
+    "bandwidth": "bandwidth: 10GiB",
     "max_priority": "max_priority: normal",
 }
 

@@ -23,6 +23,7 @@ from tokenweir.config.predictor import PredictorConfig
 from tokenweir.config.quantities import Duration
 from tokenweir.config.section import Section
 from tokenweir.config.servers import Admin, Listen, Redis
+from tokenweir.config.transfer import NEEDED, BackendTransferConfig
 from tokenweir.contract.records import (
     HeaderSettings,
     HealthSettings,
@@ -165,6 +166,13 @@ class Config(Section):
                 problems.append(f"{what} used twice: {', '.join(twice)}")
         if self.limits.body_memory > self.limits.body_max:
             problems.append("limits.body_memory is larger than limits.body_max")
+        adapter = self.sessions.transfer.adapter
+        taking = [b for b in self.backends if (b.transfer or BackendTransferConfig()).takes_part(adapter)]
+        if self.backends and not taking:
+            problems.append(
+                f"`sessions.transfer.adapter: {adapter}` needs {NEEDED[adapter]} of each backend that takes "
+                "part, and none has it"
+            )
         if problems:
             raise ValueError("; ".join(problems))
         return self

@@ -60,6 +60,19 @@ class State(StrEnum):
     DOWN = "down"
 
 
+class TransferAdapter(StrEnum):
+    """How the KV cache of a session that moves gets to its new backend."""
+
+    NONE = "none"
+    """Not at all: the prompt is computed anew."""
+    LMCACHE = "lmcache"
+    """LMCache's controller moves it between the instances in the engines."""
+    VLLM = "vllm"
+    """The old engine hands it on as in vLLM's disaggregated serving (`kv_transfer_params`)."""
+    AGENT = "agent"
+    """Agents in the engines send it to each other (`kv_agent/`, torch.distributed)."""
+
+
 class Outcome(StrEnum):
     """How a request ended."""
 

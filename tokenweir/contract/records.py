@@ -8,7 +8,7 @@ invented number.
 from __future__ import annotations
 
 from tokenweir.contract.completion import Completion
-from tokenweir.contract.enums import Outcome, Policy, Priority, QueueOrder, Role, State
+from tokenweir.contract.enums import Outcome, Policy, Priority, QueueOrder, Role, State, TransferAdapter
 from tokenweir.contract.lease import BackendLoad, KeyUse, Lease, QueueState
 from tokenweir.contract.predictor import PredictorCurrent, PredictorModel
 from tokenweir.contract.record import Document, Record
@@ -21,6 +21,7 @@ from tokenweir.contract.settings import (
     PredictorSettings,
     SessionSettings,
     Settings,
+    TransferSettings,
 )
 from tokenweir.contract.snapshot import (
     Backend,
@@ -80,6 +81,8 @@ __all__ = [
     "Snapshot",
     "State",
     "Stats",
+    "TransferAdapter",
+    "TransferSettings",
 ]
 
 DOCUMENTS: dict[str, type[Document]] = {

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tokenweir.contract.enums import Priority
+from tokenweir.contract.enums import Priority, TransferAdapter
 from tokenweir.contract.record import Document, Record
 from tokenweir.contract.values import Id, ModelName, PathPrefix, Positive, Share
 
@@ -78,6 +78,20 @@ class HeaderSettings(Record):
     degraded: Annotated[bool, Field(description="X-Tokenweir-Degraded")] = True
 
 
+class TransferSettings(Record):
+    """Whether the KV cache of a session that moves is moved with it, and what that is expected to take."""
+
+    adapter: TransferAdapter = TransferAdapter.NONE
+    bandwidth: Annotated[float, Field(gt=0, le=1e15, description="bytes a second, before any is seen")] = (
+        1024**3
+    )
+    latency_ms: Annotated[float, Field(ge=0, le=600_000, description="of a transfer, whatever its size")] = 20
+    limit_ms: Annotated[
+        int,
+        Field(ge=1, le=600_000, description="longest wait of a request; never longer than its prefill takes"),
+    ] = 5000
+
+
 class SessionSettings(Record):
     """What makes requests one session, and how long a session is remembered."""
 
@@ -96,6 +110,7 @@ class SessionSettings(Record):
     move_ms: Annotated[
         int, Field(ge=1000, le=86_400_000, description="how long a move lasts beyond its last use")
     ] = 600_000
+    transfer: TransferSettings = TransferSettings()
 
 
 class PredictorSettings(Record):

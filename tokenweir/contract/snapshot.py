@@ -78,6 +78,12 @@ class Backend(Record):
     concurrency: Annotated[
         int | None, Field(gt=0, le=10**6, description="most requests at once where no capacity is known")
     ] = None
+    kv_bytes: Annotated[
+        int | None,
+        Field(
+            gt=0, le=10**9, description="KV bytes of a token, where its cache can be moved; null: it cannot"
+        ),
+    ] = None
     cost: Cost
     foreign: Foreign = Foreign()
     low: Annotated[

@@ -71,6 +71,7 @@ def gateway_document(config: Config, paths: Paths, base: Path) -> dict[str, Any]
         "body_dir": str(paths.prefix / "temp" / "body"),
         "backend_keys_file": str(paths.backend_keys),
         "small_model_socket": str(paths.small_model_socket),
+        "transfer_socket": str(paths.transfer_socket),
         "redis": {
             "host": redis_host(redis.host),
             "port": redis.port,

@@ -69,6 +69,11 @@ class Paths:
         return self.backend_keys.parent / "small-model.sock"
 
     @property
+    def transfer_socket(self) -> Path:
+        """Where the sidecar moves caches for the workers; its folder is closed to everyone else."""
+        return self.backend_keys.parent / "transfer.sock"
+
+    @property
     def ca_bundle(self) -> Path:
         """The authorities that nginx believes for its upstreams."""
         return self.prefix / "ca.pem"

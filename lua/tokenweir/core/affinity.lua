@@ -204,7 +204,8 @@ end
 --- A request goes to a backend: its session is remembered there.
 -- @param life_ms how long a move lasts beyond its last use
 -- @param others number of other gateways: they fill the caches too, unseen
--- @return "move" or "return" where other gateways must hear of it, else nil; and the halves of the session's hash
+-- @return "move" or "return" where other gateways must hear of it, else nil; and the halves of the session's hash.
+--   Where its session was elsewhere until now, `r.moved_from` is that place and `r.moved_tokens` what is cached there.
 function _M.served(memory, fleet, r, index, now, life_ms, others)
   local place = fleet.slot[index]
   local places = r.pool.places
@@ -214,6 +215,10 @@ function _M.served(memory, fleet, r, index, now, life_ms, others)
     + (r.mean or 0) * r.n * fleet.usual_step[index] / USUAL_SEQUENCES, now)
   if not r.home then
     return nil
+  end
+  if r.settled and r.stay ~= index then
+    r.moved_from = fleet.slot[r.stay]
+    r.moved_tokens = credit[r.moved_from]
   end
   local a, b = key_of(places, r), r.session_set
   local known = obtain(memory.sessions, a, b, now)
@@ -241,8 +246,9 @@ function _M.ended(memory, r, place, prompt, output, cached, now)
   if cached then
     cache_memory.learn(memory, place, min(r.reckoned, prompt), cached)
   end
-  -- Only now: what is in flight counts as held.
-  fill(memory, place, (max(0, prompt - (cached or r.reckoned)) + output) * (1 + r.others))
+  -- Only now: what is in flight counts as held. What was brought there is new there too.
+  local found = cached and cached - (r.brought or 0) or r.reckoned
+  fill(memory, place, (prompt - min(prompt, max(0, found)) + output) * (1 + r.others))
   note_blocks(memory, r, place, now)
   if not r.home then
     return

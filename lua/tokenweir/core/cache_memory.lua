@@ -19,6 +19,9 @@ typedef struct {
   double hot_at[BACKENDS];         /* when a backend's load was last seen above the mark to return, ms */
   double loading[BACKENDS];        /* 1 while it was last seen to load its model */
   double work[BACKENDS], work_at[BACKENDS];  /* ms of a backend's time that it was given lately, and when that was */
+  /* Of transfers of caches to a backend: what they took over what was reckoned (0: none yet) and when that was seen;
+     failures in a row, and until when none is tried (`transfer.lua`). */
+  double transfer_ratio[BACKENDS], transfer_at[BACKENDS], transfer_failures[BACKENDS], transfer_after[BACKENDS];
   tw_session_set sessions[SESSION_SETS];
   tw_prefix_set prefixes[PREFIX_SETS];
 } tw_cache_memory;
@@ -85,6 +88,7 @@ end
 function _M.lose(memory, place)
   memory.filled[place] = memory.filled[place] + LOST
   memory.missing[place] = 0
+  memory.transfer_failures[place], memory.transfer_after[place] = 0, 0
 end
 
 --- Tokens that were put into a backend's cache since a stamp.

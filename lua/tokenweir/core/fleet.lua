@@ -17,6 +17,7 @@ local MAX_BACKENDS = contract.numbers.max_backends
 local NUMBERS = {
   port = 0, weight = 1, admit = 1, memory = -1, memory_age_ms = -1, load = -1, load_age_ms = -1,
   capacity = 0, context = 0, concurrency = 0, low = 0, high = 0, scrape_failures = 0, progress_age_ms = -1,
+  kv_bytes = 0,
 }
 local STRINGS = {
   id = "", host = "", sni = "", host_header = "", credential_group = "", wants_key = "", role = "active",

@@ -105,6 +105,16 @@ function _M.prefilled(row, r)
   end
 end
 
+--- The backend was brought a part of the prompt's cache: less of it is to be computed.
+-- @param cached tokens that it has now
+function _M.brought(row, r, cached)
+  local computed = whole(r.prompt - cached, MAX_TOKENS)
+  if r.reserved and computed < r.prefill then
+    row.prefill = row.prefill - (r.prefill - computed)
+    r.prefill = computed
+  end
+end
+
 --- The first byte of a stream has come: its prompt leaves `prefill`, the stream flows.
 function _M.first_token(row, r)
   if not r.reserved then

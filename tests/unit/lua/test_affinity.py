@@ -288,3 +288,43 @@ def test_a_large_ring_is_built_in_slices_while_the_one_before_serves(lua: Any) -
     sessions.fleet(*backends, backend("b301", **LARGE))
     moved = [k for k in range(3000) if sessions.home(k) == "b301"]
     assert moved
+
+
+class TestMoved:
+    """What a move tells of where the session was."""
+
+    def test_the_first_request_elsewhere_tells_the_place_before_and_what_is_cached_there(
+        self, lua: Any
+    ) -> None:
+        sessions = Sessions(lua, *equal(4, **LARGE))
+        before = sessions.serve(1, prompt=4000)
+        assert before
+        others = [k for k, name in enumerate(sessions.names, 1) if name != before]
+        r = sessions.request(1, prompt=5000)
+        sessions.pick(r, *others)
+        assert r.moved_from == sessions.view.fleet.slot[sessions.names.index(before) + 1]
+        assert r.moved_tokens == 4100
+        sessions.end(r)
+        again = sessions.request(1, prompt=6000)
+        sessions.pick(again)
+        assert again.moved_from is None
+
+    def test_a_session_that_stays_tells_none_nor_one_that_is_new(self, lua: Any) -> None:
+        sessions = Sessions(lua, *equal(4, **LARGE))
+        for _ in range(2):
+            r = sessions.request(1, prompt=4000)
+            sessions.pick(r)
+            assert r.moved_from is None
+            sessions.end(r)
+
+    def test_what_was_brought_to_a_backend_takes_room_in_its_cache(self, lua: Any) -> None:
+        sessions = Sessions(lua, *equal(2, **LARGE))
+        filled = []
+        for brought in (None, 3000):
+            r = sessions.request(None, prompt=4000)
+            sessions.pick(r, 1)
+            before = sessions.memory.filled[0]
+            r.brought = brought
+            sessions.end(r, output=0, cached=3000)
+            filled.append(sessions.memory.filled[0] - before)
+        assert filled == [1000, 4000]

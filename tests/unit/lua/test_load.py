@@ -55,6 +55,19 @@ def test_the_struct_is_48_doubles(load: Any) -> None:
     assert load.SIZE == 48 * 8
 
 
+def test_what_a_backend_was_brought_of_a_prompt_it_need_not_compute(lua: Any, load: Any, row: Any) -> None:
+    r = request_of(lua, prompt=100, reckoned=10)
+    load.reserve(row, r)
+    load.brought(row, r, 80)
+    assert row.prefill == 20
+    load.brought(row, r, 30)
+    assert row.prefill == 20
+    load.release(row, r)
+    assert is_zero(row)
+    load.brought(row, r, 90)
+    assert is_zero(row)
+
+
 def test_a_reservation_counts_prompt_and_mean_in_whole_tokens(lua: Any, load: Any, row: Any) -> None:
     load.reserve(row, request_of(lua, prompt=100.2, mean=199.5, sd=150))
     assert (row.n, row.held, row.remaining, row.prefill, row.flowing) == (1, 101, 200, 101, 0)

@@ -1,0 +1,115 @@
+--- Whether it pays to move the KV cache of a session that moves, instead of computing its prompt anew; and what is
+-- learned of how long such transfers take.
+--
+--   plan = transfer.plan(memory, fleet, r, how, ahead, now)      -- or nil and why not
+--   ... the transfer, bounded by plan.most_ms ...
+--   transfer.done(memory, plan, took_ms, now)                    -- or failed, or late
+--
+-- A transfer is expected to take `latency + bytes / bandwidth`, times what transfers to that backend took lately
+-- against that. It must beat the prefill that it saves by `MARGIN`, and a request waits for it no longer than that
+-- prefill would take.
+local max, min = math.max, math.min
+
+--- What computing anew takes over what the transfer takes, at least: both are estimates.
+local MARGIN = 1.25
+--- A transfer's weight in the running ratio, and that ratio's bounds.
+local LEARNED, LEAST, MOST = 0.3, 0.05, 50
+--- Slower than configured is half forgotten after so long, else it would never be tried again.
+local FORGOTTEN_MS = 60000
+--- After the first failure in a row nobody asks for so long; each further one doubles it.
+local REST_MS, LONGEST_REST_MS = 1000, 300000
+
+local _M = {}
+
+--- How many times longer than configured transfers to a backend take, as far as was seen.
+-- @param place of the backend that takes the cache
+function _M.slowness(memory, place, now)
+  local ratio = memory.transfer_ratio[place]
+  if ratio == 0 then
+    return 1
+  elseif ratio < 1 then
+    return ratio
+  end
+  return ratio ^ (0.5 ^ (max(0, now - memory.transfer_at[place]) / FORGOTTEN_MS))
+end
+
+-- Whether what one backend has cached is of use to another: the same model, kept in the same form.
+local function compatible(fleet, pool, from, to)
+  return fleet.kv_bytes[from] > 0 and fleet.kv_bytes[from] == fleet.kv_bytes[to]
+    and fleet.precision[from] == fleet.precision[to] and pool.upstream_of[from] == pool.upstream_of[to]
+end
+
+local GIVES = { ready = true, draining = true }
+
+--- Whether to move the cache of a request's session, which was just given a backend other than its last.
+-- @param r read: `place` (where it goes), `moved_from` (the place where its session was), `moved_tokens` (of its prompt
+--   that are cached there), `reckoned` (and where it goes), `prompt`, `pool`
+-- @param how the settings' `sessions.transfer`
+-- @param ahead ms of prefill that the backend which gives it has before it; counts where that one computes what it
+--   lacks of the prompt itself (`vllm`), so that nothing is left to compute
+-- @return table: `target` (the place where it goes), `tokens` (that need not be computed), `bytes`, `kv_bytes` (of a
+--   token), `expected_ms` (of which `ahead_ms` are that backend's own work), `anew_ms`, `most_ms` (how long the request
+--   may wait for it); or nil and "impossible", "resting" or "not_worth"
+function _M.plan(memory, fleet, r, how, ahead, now)
+  local place = r.place
+  local from, to = fleet.at_place[r.moved_from], fleet.at_place[place]
+  if from == 0 or to == 0 or not GIVES[fleet.state[from]] or not compatible(fleet, r.pool, from, to) then
+    return nil, "impossible"
+  end
+  if now < memory.transfer_after[place] then
+    return nil, "resting"
+  end
+  local moved, whole = r.moved_tokens, how.adapter == "vllm"
+  if whole then
+    moved = r.prompt
+  end
+  local tokens = moved - r.reckoned
+  if tokens <= 0 or r.moved_tokens <= r.reckoned then
+    return nil, "not_worth"
+  end
+  local bytes = moved * fleet.kv_bytes[to]
+  local base = how.latency_ms + 1000 * bytes / how.bandwidth
+  local before = whole and ahead + (r.prompt - r.moved_tokens) * fleet.prefill[from] or 0
+  local expected = before + base * _M.slowness(memory, place, now)
+  local anew = tokens * fleet.prefill[to]
+  if expected * MARGIN > anew then
+    return nil, "not_worth"
+  end
+  return {
+    target = place, tokens = tokens, bytes = bytes, kv_bytes = fleet.kv_bytes[to], base_ms = base, ahead_ms = before,
+    expected_ms = expected, anew_ms = anew, most_ms = min(anew, how.limit_ms),
+  }
+end
+
+local function learn(memory, plan, took, now)
+  local place = plan.target
+  local ratio = min(MOST, max(LEAST, (took - plan.ahead_ms) / plan.base_ms))
+  local before = _M.slowness(memory, place, now)
+  memory.transfer_ratio[place] = before + LEARNED * (ratio - before)
+  memory.transfer_at[place] = now
+end
+
+local function rest(memory, place, now)
+  local failures = memory.transfer_failures[place]
+  memory.transfer_failures[place] = failures + 1
+  memory.transfer_after[place] = now + min(LONGEST_REST_MS, REST_MS * 2 ^ failures)
+end
+
+--- It is done, after so long.
+function _M.done(memory, plan, took, now)
+  learn(memory, plan, took, now)
+  memory.transfer_failures[plan.target] = 0
+end
+
+--- It was given up after so long: it takes longer than that.
+function _M.late(memory, plan, waited, now)
+  learn(memory, plan, 2 * waited, now)
+  rest(memory, plan.target, now)
+end
+
+--- It failed.
+function _M.failed(memory, plan, now)
+  rest(memory, plan.target, now)
+end
+
+return _M
