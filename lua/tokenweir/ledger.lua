@@ -13,7 +13,8 @@ local lingering = require "tokenweir.lingering"
 
 local add_totals, clear_totals = load.add_totals, load.clear_totals
 local add_buckets, clear_buckets = load.add_buckets, load.clear_buckets
-local floor = math.floor
+local ffi_new = require("ffi").new
+local floor, setmetatable = math.floor, setmetatable
 
 --- Output of a foreign request where no model's figures are known, tokens.
 local FOREIGN_OUTPUT = 256
@@ -22,6 +23,8 @@ local _M = {}
 
 local view = policy.new_view()
 local sums, sums_size
+-- Of a large fleet few are looked at in a pick, so each is summed when it is first asked for: summed_at[i] == turn.
+local summed_at, turn
 local foreign, foreign_generation, foreign_stale
 local rows, row_count, peers, fleet
 
@@ -53,6 +56,30 @@ local function build_foreign(known)
   end
 end
 
+local function add_up(i)
+  local sum, place = sums[i], fleet.slot[i]
+  clear_totals(sum)
+  for k = 1, row_count do
+    add_totals(sum, rows[k][place])
+  end
+  if peers then
+    add_totals(sum, peers[place])
+  end
+  if foreign then
+    add_totals(sum, foreign[i])
+  end
+end
+
+local function total(_, i)
+  if summed_at[i] ~= turn then
+    summed_at[i] = turn
+    add_up(i)
+  end
+  return sums[i]
+end
+
+local when_asked = setmetatable({}, { __index = total })
+
 local function fill_buckets(i)
   local sum, place = sums[i], fleet.slot[i]
   clear_buckets(sum)
@@ -69,7 +96,7 @@ end
 
 view.fill_buckets = fill_buckets
 
---- The view that policies pick by, with the totals of the candidates summed.
+--- The view that policies pick by, with the totals of the candidates summed, at the latest when they are looked at.
 -- @param known table, `state.current()` with a fleet
 -- @param candidates fleet indices at 1 .. count
 -- @return table, reused: see `core/policy/init.lua`
@@ -80,7 +107,7 @@ function _M.view(known, candidates, count, now)
     view.settings = policy.settings(known.thresholds)
     if not sums or sums_size < fleet.size then
       sums, sums_size = load.new(fleet.size), fleet.size
-      view.load = sums
+      summed_at, turn = ffi_new("double[?]", fleet.size + 1), 0
     end
   end
   if foreign_generation ~= known.generation or foreign_stale ~= known.stale then
@@ -90,18 +117,15 @@ function _M.view(known, candidates, count, now)
   local _
   rows, _, row_count = region.live()
   peers = region.peers(now)
-  for c = 1, count do
-    local i = candidates[c]
-    local sum, place = sums[i], fleet.slot[i]
-    clear_totals(sum)
-    for k = 1, row_count do
-      add_totals(sum, rows[k][place])
-    end
-    if peers then
-      add_totals(sum, peers[place])
-    end
-    if foreign then
-      add_totals(sum, foreign[i])
+  turn = turn + 1
+  if count > view.settings.score_all_up_to then
+    view.load = when_asked
+  else
+    view.load = sums
+    for c = 1, count do
+      local i = candidates[c]
+      summed_at[i] = turn
+      add_up(i)
     end
   end
   return view
@@ -224,8 +248,8 @@ local function estimate(r, known_fleet, i, now)
   if elapsed <= 0 then
     return 0
   end
-  local step = known_fleet.base[i] + known_fleet.per_sequence[i] * sums[i].n
-    + known_fleet.per_kv_token[i] * sums[i].held
+  local sum = total(nil, i)
+  local step = known_fleet.base[i] + known_fleet.per_sequence[i] * sum.n + known_fleet.per_kv_token[i] * sum.held
   return floor(elapsed / step) * r.n
 end
 
