@@ -7,16 +7,21 @@ from math import inf, isinf
 from statistics import stdev
 from typing import Any, Final
 
-from bench.policy.policies import ALL
+from bench.policy import article, record
+from bench.policy.cells import AT_SHARE, STEPS
+from bench.policy.policies import ALL, OWN, OWN_BASELINES, PREDICTIONS_ARE_TRUE
+from bench.policy.record import Case
 from bench.report import Bar
 
-OWN: Final = "predictive"
 LEAST_SPREAD: Final = {"good_share": 0.002, "p99_s": 0.01}
 """Relative differences below which two policies are equal whatever three seeds say: a handful of requests."""
-PREDICTIONS_ARE_TRUE: Final = ("clairvoyant", "clairvoyant least work")
+TIGHT: Final = 16_000
+"""KV tokens of a server of the tight fleet."""
+MUCH: Final = 0.23
+"""What the article's round robin lost for memory."""
+FRESH, STALE = "conv-tight-crash", "conv-stale"
 SATURATED: Final = ("conv-tight-preempt", "mooncake-8b-preempt")
 """Cells of engines that preempt in which memory is short, or prefixes are shared."""
-OWN_BASELINES: Final = ("round_robin", "least_conn", "hybrid")
 
 Figures = Mapping[str, Mapping[str, Any]]
 """Policy -> figures of one cell."""
@@ -87,3 +92,78 @@ def of_cell(name: str, found: Figures) -> list[Bar]:
         Bar(f"{name}: slowdown of a key below its share / median key's", found[OWN]["worst_key"], "<=", 2)
     )
     return bars
+
+
+def every(cases: Sequence[Case]) -> list[Bar]:
+    """All bars of what was recorded."""
+    cells = record.cells_of(cases)
+    found = [bar for name, rows in cells.items() for bar in of_cell(name, rows)]
+    found += _mixed(cases) + _scale(cases) + _article(cases)
+    if FRESH in cells and STALE in cells:
+        fresh, stale = (cells[name][OWN]["good_share"] for name in (FRESH, STALE))
+        found.append(Bar("stale telemetry: share of the goodput lost", 1 - stale / fresh, "<=", 0.05))
+    slowest = min(
+        (figures["per_minute"] for cell in cells.values() for figures in cell.values()), default=None
+    )
+    found.append(Bar("simulated requests a minute, slowest", slowest, ">=", 20_000))
+    return found
+
+
+def _mixed(cases: Sequence[Case]) -> list[Bar]:
+    """p99 on the mixed fleet against round robin's and the best rival's."""
+    case = next((case for case in cases if case["case"].get("part") == AT_SHARE), None)
+    if case is None:
+        return []
+    p99 = {policy: inf if value is None else value for policy, value in case["p99_s"].items()}
+    own, best = p99[OWN], min(p99[policy] for policy in rivals(p99))
+    return [
+        Bar("mixed fleet at 80 % load: p99 / round robin's", own / p99["round_robin"], "<=", 0.4),
+        Bar("mixed fleet at 80 % load: p99 / best rival's", own / best, "<=", 0.6),
+    ]
+
+
+def _scale(cases: Sequence[Case]) -> list[Bar]:
+    """How far coarse steps are off."""
+    case = next((case for case in cases if case["case"].get("part") == STEPS), None)
+    if case is None:
+        return []
+    exact, coarse = case["exact"], case["coarse"]
+    return [
+        Bar(f"coarse steps: {name} off by", abs(coarse[name] / exact[name] - 1), "<=", 0.03)
+        for name in ("good_share", "p99_s")
+    ]
+
+
+def _article(cases: Sequence[Case]) -> list[Bar]:
+    """The sustained rate of the tight fleet, and what is lost for memory where round robin loses much."""
+    own, plain = (article.sustained(cases, TIGHT, policy) for policy in (OWN, "round_robin"))
+    if own is None or plain is None:
+        return []
+    lost = [
+        own_share
+        for load, own_share in _memory_shares(cases, OWN).items()
+        if _memory_shares(cases, "round_robin").get(load, 0.0) >= MUCH
+    ]
+    return [
+        Bar("tight fleet: sustained rate / round robin's", own / plain if plain else None, ">=", 1.7),
+        Bar(
+            "the article's table: out of memory where round robin loses 23 %",
+            max(lost, default=None),
+            "<=",
+            0.003,
+        ),
+    ]
+
+
+def _memory_shares(cases: Sequence[Case], policy: str) -> dict[tuple[Any, ...], float]:
+    """By capacity, loop and load: the share of requests lost for memory in the article's table."""
+    found: dict[tuple[Any, ...], float] = {}
+    for case in cases:
+        what = case["case"]
+        if what.get("table") != article.NAME or what["policy"] != policy:
+            continue
+        if what["loop"] == "closed":
+            found[what["capacity"], "closed", what["clients"]] = case["memory_share"]
+        else:
+            found.update({(what["capacity"], "open", at["rate"]): at["memory_share"] for at in case["curve"]})
+    return found

@@ -54,6 +54,11 @@ OURS: Final = (
     Policy("least_inflight", _own("least_inflight"), predictions.trained),
 )
 
+OWN: Final = "predictive"
+"""The row that is held against the others."""
+PREDICTIONS_ARE_TRUE: Final = ("clairvoyant", "clairvoyant least work")
+OWN_BASELINES: Final = ("round_robin", "least_conn", "hybrid")
+
 ALL: Final = {
     policy.name: policy
     for policy in (*OURS, *(Policy(name, make, rival=True) for name, make in RIVALS.items()))

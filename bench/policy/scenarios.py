@@ -84,6 +84,7 @@ class Scenarios(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     seeds: list[int] = Field(min_length=1)
+    tuning_seeds: list[int] = Field(min_length=1)
     requests: int = Field(ge=10)
     fleets: dict[str, list[Part]]
     cells: dict[str, Cell]
