@@ -105,7 +105,9 @@ class _Bench:
             if not self._tuning:
                 path = self._write()
         if article.NAME in names:
-            table.article(self._cases, self._console)
+            rows = record.of_table(self._cases, article.NAME)
+            table.article(rows, self._console)
+            table.beside(article.beside(rows), self._console)
         report.show_bars(bars.every(self._cases), self._console)
         if path is not None:
             if not self._quick:
@@ -124,6 +126,7 @@ class _Bench:
             "sources": sorted(set(SOURCES.values())),
             "seeds": list(self._seeds),
             "tuning_seeds": list(self._known.tuning_seeds),
+            "article": article.TOLD,
             "wall_s": round(time.perf_counter() - self._began, 1),
         }
         return report.write(

@@ -31,12 +31,13 @@ TOLD: Final[dict[str, dict[str, float]]] = {
 """What the article tells."""
 CELLS: Final = {16_000: "conv-tight-crash", 54_000: "conv-13b-crash"}
 RATES: Final = {
-    16_000: (4, 5, 6, 7, 8, 9, 10, 11, 12),
-    54_000: (8, 10, 12, 14, 15, 16, 17),
+    16_000: (4, 5, 6, 7, 8, 9, 10, 11, 12, 13),
+    54_000: (10, 12, 14, 15, 16, 17, 18, 20, 22),
 }
+TIGHT: Final = 16_000
 REQUESTS: Final = 4000
 """Of one run: a crash is rare and takes a server for a minute, so a short run at a rate says little of it."""
-CLIENTS: Final = {16_000: (24, 40, 56), 54_000: (64, 96, 128)}
+CLIENTS: Final = {16_000: (32, 40, 48, 56), 54_000: (96, 128, 160)}
 """Concurrencies of the closed loop."""
 
 
@@ -80,6 +81,24 @@ def _row(quick: bool, series: Series, capacity: int, policy: str) -> Callable[[]
         ]
 
     return run
+
+
+def beside(cases: Sequence[Case]) -> list[tuple[str, dict[str, float], Case]]:
+    """What the article tells of a policy, and the same here: in the closed loop of the tight fleet in which
+    round robin loses for memory about what it lost there."""
+    closed = [
+        case for case in cases if case["case"].get("loop") == "closed" and case["case"]["capacity"] == TIGHT
+    ]
+    plain = [case for case in closed if case["case"]["policy"] == "round_robin"]
+    if not plain:
+        return []
+    lost = TOLD["round_robin"]["memory_share"]
+    clients = min(plain, key=lambda case: abs(float(case["memory_share"]) - lost))["case"]["clients"]
+    return [
+        (case["case"]["policy"], TOLD[case["case"]["policy"]], case)
+        for case in closed
+        if case["case"]["clients"] == clients and case["case"]["policy"] in TOLD
+    ]
 
 
 def sustained(cases: Sequence[Case], capacity: int, policy: str) -> float | None:

@@ -9,26 +9,22 @@ from typing import Any
 from bench.policy.routing import Reading
 from bench.policy.server import Server
 from emulator.engine import Exhaustion
-from sidecar.control.cost_fit import CostFit
-from sidecar.control.engine_steps import mean_step
+from sidecar.control.cost import CostEstimate
+from sidecar.control.hardware import Hardware
 from sidecar.control.margin import Margin
 from sidecar.control.ramp import Ramp, admitted
 from sidecar.control.scores import scores
 from sidecar.learning.lengths import Figures, Lengths
 from sidecar.queue_limits import queue_limits
-from sidecar.telemetry.readings import EngineReading, Total
-from tokenweir import facts
+from sidecar.telemetry.readings import EngineReading, Record, Total
 from tokenweir.config.control import RampConfig
 from tokenweir.config.models import Config
-from tokenweir.contract.records import Cost, Policy
+from tokenweir.contract.records import Policy
 from tokenweir.contract.snapshot import PolicySettings
 
-FIT_EVERY_MS = 1000.0
 STATS_EVERY_MS = 1000.0
 ENGINES = {Exhaustion.PREEMPT: "vllm", Exhaustion.ABORT: "llamacpp", Exhaustion.CRASH: ""}
 """What telemetry calls engines of each kind; nothing is known of those that crash."""
-COST_CHANGE = 0.02
-"""Relative change of a fitted coefficient that makes the snapshot be built anew."""
 
 
 class ControlPlane:
@@ -45,11 +41,12 @@ class ControlPlane:
         # What is no policy of the configuration, but what others fade to, waits as under the default.
         named = Policy(policy) if policy in list(Policy) else Policy.PREDICTIVE
         self._queue = queue_limits(Config(policy=named)).model_dump(mode="json")
-        self._stats_at = self._fit_at = 0.0
+        self._stats_at = 0.0
         self._fit = fit
-        self._costs = [CostFit(_start_cost(server)) for server in servers]
-        self._published = [each.cost() for each in self._costs]
-        self._before: list[EngineReading | None] = [None] * len(servers)
+        self._hardware = [_hardware(server) for server in servers]
+        self._costs = [CostEstimate() for _ in servers]
+        for estimate, known in zip(self._costs, self._hardware, strict=True):
+            estimate.of(known)
         self._ready = [server.up for server in servers]
         self._ramps = [Ramp() for _ in servers]
         self._ramp_config = RampConfig()
@@ -82,7 +79,7 @@ class ControlPlane:
             "high": high,
             "capacity": server.capacity,
             "engine": ENGINES[server.spec.kind],
-            "cost": self._published[i].model_dump(),
+            "cost": self._costs[i].of(self._hardware[i])[0].model_dump(),
         }
 
     def z(self, now: float) -> float:
@@ -90,12 +87,14 @@ class ControlPlane:
         return self.margin.z(self._settings["z"], now)
 
     def observe(self, readings: Sequence[Reading], now: float, hurry: bool) -> bool:
-        """A tick. `hurry`: whether requests wait. Whether more has changed than the readings."""
+        """A tick. `hurry`: whether requests wait. Whether there is more to publish than the readings."""
         changed = self._observe_states(readings, now, hurry)
-        if self._fit and now >= self._fit_at:
-            self._fit_at = now + FIT_EVERY_MS
-            changed |= self._fit_costs(now)
-        return changed
+        if self._fit:
+            for server, estimate in zip(self.servers, self._costs, strict=True):
+                if server.up:
+                    look = Record(engine=_engine_reading(server, now))
+                    estimate.observe(look, server.capacity, now)
+        return changed or self._fit
 
     def figures(self, now: float) -> Figures | None:
         """Running figures of completions, when they are due and there are any."""
@@ -120,32 +119,10 @@ class ControlPlane:
             self._admit = admitted([ramp.share for ramp in self._ramps])
         return changed
 
-    def _fit_costs(self, now: float) -> bool:
-        changed = False
-        for i, server in enumerate(self.servers):
-            reading = _engine_reading(server, now) if server.up else None
-            before, self._before[i] = self._before[i], reading
-            if reading is None or before is None:
-                continue
-            step = mean_step(before, reading, server.capacity)
-            if step is None:
-                continue
-            self._costs[i].observe(step, now)
-            cost = self._costs[i].cost()
-            if _differs(cost, self._published[i]):
-                self._published[i] = cost
-                changed = True
-        return changed
 
-
-def _start_cost(server: Server) -> Cost:
-    step = facts.coefficients(server.spec.gpu, server.spec.model, server.spec.precision)
-    return Cost(
-        prefill=step.prefill,
-        base=step.base,
-        per_sequence=max(step.per_sequence, 0.0),
-        per_kv_token=step.per_kv_token,
-    )
+def _hardware(server: Server) -> Hardware:
+    spec = server.spec
+    return Hardware(spec.gpu, spec.model, spec.precision, 1)
 
 
 def _engine_reading(server: Server, now: float) -> EngineReading:
@@ -161,16 +138,4 @@ def _engine_reading(server: Server, now: float) -> EngineReading:
         prompt_tokens=counters.prompt_tokens,
         inter_token=Total(counters.decoding, counters.decoded),
         steps=Total(counters.tokens, counters.steps),
-    )
-
-
-def _differs(one: Cost, other: Cost) -> bool:
-    return any(
-        abs(a - b) > COST_CHANGE * b
-        for a, b in (
-            (one.prefill, other.prefill),
-            (one.base, other.base),
-            (one.per_sequence, other.per_sequence),
-            (one.per_kv_token, other.per_kv_token),
-        )
     )

@@ -36,12 +36,13 @@ def plot(folder: Path, cases: Sequence[dict[str, Any]]) -> None:
 
 
 def _latency(path: Path) -> None:
-    cell = scenarios.load().cells[CELL]
+    known = scenarios.load()
+    cell = known.cells[CELL]
     figure, axis = plt.subplots(figsize=(7, 4.2))
     for policy, colour in SHOWN.items():
         latencies = sorted(
             (job.finished - job.arrival) / 1000
-            for job in runs.jobs_of(Run(CELL, policy, 1, count=REQUESTS))
+            for job in runs.jobs_of(Run(CELL, policy, known.seeds[0], count=REQUESTS))
             if not job.failure
         )
         shares = [(k + 1) / REQUESTS for k in range(len(latencies))]
@@ -93,12 +94,13 @@ def _memory(seen: list[tuple[float, list[float]]]) -> runs.Watch:
 
 def _servers(path: Path) -> None:
     """Memory over time of each server, and the share of the work that it got."""
+    known = scenarios.load()
     policies = ("least_outstanding", "predictive")
     figure, axes = plt.subplots(2, len(policies), figsize=(10, 6), squeeze=False)
     for column, policy in enumerate(policies):
         seen: list[tuple[float, list[float]]] = []
-        jobs = runs.jobs_of(Run(MEMORY_CELL, policy, 1, count=REQUESTS), watch=_memory(seen))
-        specs = scenarios.load().specs(scenarios.load().cells[MEMORY_CELL])
+        jobs = runs.jobs_of(Run(MEMORY_CELL, policy, known.seeds[0], count=REQUESTS), watch=_memory(seen))
+        specs = known.specs(known.cells[MEMORY_CELL])
         names = [f"{i + 1} {spec.gpu}" for i, spec in enumerate(specs)]
         for i, name in enumerate(names):
             axes[0][column].plot(

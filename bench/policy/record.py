@@ -55,6 +55,11 @@ def _ended(figures: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def of_table(cases: Iterable[Case], name: str) -> list[Case]:
+    """The cases of a table."""
+    return [_ended(case) for case in cases if case["case"].get("table") == name]
+
+
 def cells_of(cases: Iterable[Case]) -> dict[str, dict[str, dict[str, Any]]]:
     """The figures of each policy in each cell."""
     found: dict[str, dict[str, dict[str, Any]]] = {}

@@ -57,17 +57,7 @@ def article(cases: Sequence[Mapping[str, Any]], console: Console) -> None:
     for capacity in sorted({case["case"]["capacity"] for case in cases}):
         of = [case for case in cases if case["case"]["capacity"] == capacity]
         table = Table(title=f"8 x A100-80G, {capacity:,} KV tokens each, engines that die when full")
-        heads = (
-            "policy",
-            "sustained/s",
-            "clients",
-            "completed/s",
-            "p99 s",
-            "busy",
-            "out of memory",
-            "success",
-        )
-        for head in heads:
+        for head in ARTICLE:
             table.add_column(head, justify="left" if head == "policy" else "right")
         for policy in dict.fromkeys(case["case"]["policy"] for case in of):
             rows = [case for case in of if case["case"]["policy"] == policy]
@@ -77,10 +67,42 @@ def article(cases: Sequence[Mapping[str, Any]], console: Console) -> None:
                     policy if k == 0 else "",
                     f"{rate:.1f}" if k == 0 else "",
                     f"{case['case']['clients']}",
-                    f"{case['completed_qps']:.2f}",
-                    shown(case["p99_done_s"], "{:.1f}"),
-                    f"{case['utilisation']:.0%}",
-                    f"{case['memory_share']:.2%}",
+                    *_closed(case),
                     f"{case['success']:.2%}",
                 )
         console.print(table)
+
+
+def _closed(figures: Mapping[str, float]) -> list[str]:
+    return [
+        f"{figures['completed_qps']:.2f}",
+        shown(figures["p99_done_s"], "{:.1f}"),
+        f"{figures['utilisation']:.0%}",
+        f"{figures['memory_share']:.2%}",
+    ]
+
+
+def beside(rows: Sequence[tuple[str, Mapping[str, float], Mapping[str, Any]]], console: Console) -> None:
+    """What the article tells of its policies, and what came out here."""
+    if not rows:
+        return
+    clients = rows[0][2]["case"]["clients"]
+    table = Table(
+        title=f"The article's figures, and a closed loop of {clients} clients here (p99: completed ones)"
+    )
+    table.add_column("policy")
+    for head in (
+        "article: completed/s",
+        "p99 s",
+        "busy",
+        "out of memory",
+        "here: completed/s",
+        "p99 s",
+        "busy",
+        "out of memory",
+    ):
+        table.add_column(head, justify="right")
+    for policy, told, here in rows:
+        known = {"completed_qps": told["qps"], "p99_done_s": told["p99_s"], **told}
+        table.add_row(policy, *_closed(known), *_closed(here))
+    console.print(table)
