@@ -35,7 +35,7 @@ RATES: Final = {
     54_000: (10, 12, 14, 15, 16, 17, 18, 20, 22),
 }
 TIGHT: Final = 16_000
-REQUESTS: Final = 4000
+REQUESTS: Final = 2500
 """Of one run: a crash is rare and takes a server for a minute, so a short run at a rate says little of it."""
 CLIENTS: Final = {16_000: (32, 40, 48, 56), 54_000: (96, 128, 160)}
 """Concurrencies of the closed loop."""

@@ -16,7 +16,7 @@ from sidecar.control.ramp import Ramp, admitted
 from sidecar.control.scores import scores
 from sidecar.learning.lengths import Figures, Lengths
 from sidecar.queue_limits import queue_limits
-from sidecar.telemetry.readings import EngineReading, Record, Total
+from sidecar.telemetry.readings import Record
 from tokenweir.config.control import RampConfig
 from tokenweir.config.models import Config
 from tokenweir.contract.records import Policy
@@ -90,10 +90,9 @@ class ControlPlane:
         """A tick. `hurry`: whether requests wait. Whether there is more to publish than the readings."""
         changed = self._observe_states(readings, now, hurry)
         if self._fit:
-            for server, estimate in zip(self.servers, self._costs, strict=True):
-                if server.up:
-                    look = Record(engine=_engine_reading(server, now))
-                    estimate.observe(look, server.capacity, now)
+            for server, reading, estimate in zip(self.servers, readings, self._costs, strict=True):
+                if reading.engine is not None:
+                    estimate.observe(Record(engine=reading.engine), server.capacity, now)
         return changed or self._fit
 
     def figures(self, now: float) -> Figures | None:
@@ -123,19 +122,3 @@ class ControlPlane:
 def _hardware(server: Server) -> Hardware:
     spec = server.spec
     return Hardware(spec.gpu, spec.model, spec.precision, 1)
-
-
-def _engine_reading(server: Server, now: float) -> EngineReading:
-    """What vLLM's metrics would tell (`emulator/vllm_metrics.py`), as far as the cost fit reads it."""
-    engine, counters = server.engine, server.engine.counters
-    return EngineReading(
-        at=now,
-        source="vllm",
-        running=len(engine.running),
-        waiting=len(engine.waiting),
-        kv_use=engine.memory.usage,
-        output_tokens=counters.generation_tokens,
-        prompt_tokens=counters.prompt_tokens,
-        inter_token=Total(counters.decoding, counters.decoded),
-        steps=Total(counters.tokens, counters.steps),
-    )

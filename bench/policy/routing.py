@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from bench.policy.job import Job
 from bench.policy.server import Server
+from sidecar.telemetry.readings import EngineReading, Total
 
 WAIT, NOBODY = -1, -2
 
@@ -27,6 +28,9 @@ class Reading:
     generated: int
     """Output tokens since the engine's start."""
     at: float
+    engine: EngineReading | None = None
+    """The same as the sidecar takes it from vLLM's metrics (`emulator/vllm_metrics.py`), as far as the fit of
+    costs reads it."""
 
 
 def read(server: Server, now: float) -> Reading:
@@ -34,16 +38,21 @@ def read(server: Server, now: float) -> Reading:
     engine = server.engine
     if not server.up:
         return Reading(False, 0.0, 0, 0, 0, 0, now)
-    queued = sum(request.target for request in engine.waiting.all()) if len(engine.waiting) else 0
-    return Reading(
-        True,
-        engine.memory.usage,
-        len(engine.running),
-        len(engine.waiting),
-        queued,
-        engine.counters.generation_tokens,
-        now,
+    waiting, running, counters = len(engine.waiting), len(engine.running), engine.counters
+    queued = sum(request.target for request in engine.waiting.all()) if waiting else 0
+    kv = engine.memory.usage
+    told = EngineReading(
+        at=now,
+        source="vllm",
+        running=running,
+        waiting=waiting,
+        kv_use=kv,
+        output_tokens=counters.generation_tokens,
+        prompt_tokens=counters.prompt_tokens,
+        inter_token=Total(counters.decoding, counters.decoded),
+        steps=Total(counters.tokens, counters.steps),
     )
+    return Reading(True, kv, running, waiting, queued, counters.generation_tokens, now, told)
 
 
 class Router:
