@@ -7,6 +7,7 @@ sets the pace, the hottest throttles first, and one that fails takes the engine 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 from sidecar.telemetry.readings import Card, CardReading
@@ -30,7 +31,9 @@ class SelectionError(ValueError):
 def select(cards: Sequence[Card], wanted: Sequence[str], labels: Mapping[str, str]) -> list[Card]:
     """The cards that `wanted` names (by index, UUID, device or PCI bus id; `UUID/3` or `0/3`: MIG instance
     3) and that carry all `labels`; all cards where neither is given. Raises SelectionError."""
-    chosen = [card for card in cards if all(card.labels.get(k) == v for k, v in labels.items())]
+    chosen = list(cards)
+    if labels:
+        chosen = [card for card in cards if all(card.labels.get(k) == v for k, v in labels.items())]
     if labels and not chosen:
         text = ", ".join(f"{name}={value}" for name, value in labels.items())
         raise SelectionError(f"no card is labelled {text}; {_there(cards)}")
@@ -38,7 +41,8 @@ def select(cards: Sequence[Card], wanted: Sequence[str], labels: Mapping[str, st
         return chosen
     found: list[Card] = []
     for name in wanted:
-        named = [card for card in chosen if name.lower() in _names(card)]
+        wanted_name = name.lower()
+        named = [card for card in chosen if wanted_name in _names_of(card)]
         if not named:
             raise SelectionError(f"there is no card {name!r}; {_there(cards)}")
         found += [card for card in named if card not in found]
@@ -49,6 +53,11 @@ def fold(cards: Sequence[Card], at: float, source: str) -> CardReading | None:
     """Several cards as one reading; None of none."""
     if not cards:
         return None
+    return _alone(cards[0], at, source) if len(cards) == 1 else together(cards, at, source)
+
+
+def together(cards: Sequence[Card], at: float, source: str) -> CardReading:
+    """Some cards as one reading."""
     bits = [card.throttle for card in cards if card.throttle is not None]
     throttle = None
     if bits:
@@ -70,7 +79,7 @@ def fold(cards: Sequence[Card], at: float, source: str) -> CardReading | None:
         sm_clock=_least(card.sm_clock for card in cards),
         sm_clock_max=_least(card.sm_clock_max for card in cards),
         throttle=throttle,
-        throttled=tuple(text for bit, text in SLOWED.items() if throttle and throttle & bit),
+        throttled=_slowed(throttle),
         xid=_most(card.xid for card in cards),
         ecc_corrected=_sum(card.ecc_corrected for card in cards),
         ecc_uncorrected=_sum(card.ecc_uncorrected for card in cards),
@@ -81,12 +90,48 @@ def fold(cards: Sequence[Card], at: float, source: str) -> CardReading | None:
     )
 
 
-def _names(card: Card) -> set[str]:
+def _alone(card: Card, at: float, source: str) -> CardReading:
+    """What `fold` makes of one card, which most backends have: twice a second, of every one."""
+    return CardReading(
+        at=at,
+        source=source,
+        memory_use=card.memory_use,
+        utilization=card.utilization,
+        sm_active=card.sm_active,
+        tensor_active=card.tensor_active,
+        memory_active=card.memory_active,
+        temperature=card.temperature,
+        power=card.power,
+        power_limit=card.power_limit,
+        sm_clock=card.sm_clock,
+        sm_clock_max=card.sm_clock_max,
+        throttle=card.throttle,
+        throttled=_slowed(card.throttle),
+        xid=card.xid,
+        ecc_corrected=card.ecc_corrected,
+        ecc_uncorrected=card.ecc_uncorrected,
+        remap_failed=card.remap_failed,
+        name=card.name or None,
+        cards=1,
+        members=(card,),
+    )
+
+
+def _slowed(throttle: int | None) -> tuple[str, ...]:
+    return tuple(text for bit, text in SLOWED.items() if throttle & bit) if throttle else ()
+
+
+def _names_of(card: Card) -> frozenset[str]:
     """What a card may be called, in lower case."""
-    names = {card.uuid, card.index, card.device, card.pci, _short_pci(card.pci)}
-    if card.instance:
-        names = {f"{name}/{card.instance}" for name in names if name} | {card.uuid, card.index}
-    return {name.lower() for name in names if name}
+    return _names(card.uuid, card.index, card.device, card.pci, card.instance)
+
+
+@lru_cache(8192)
+def _names(uuid: str, index: str, device: str, pci: str, instance: str) -> frozenset[str]:
+    names = {uuid, index, device, pci, _short_pci(pci)}
+    if instance:
+        names = {f"{name}/{instance}" for name in names if name} | {uuid, index}
+    return frozenset(name.lower() for name in names if name)
 
 
 def _short_pci(bus: str) -> str:

@@ -92,20 +92,25 @@ class Labelled(NamedTuple):
 def read(page: Page, labels: Labels) -> list[Card]:
     """The cards of a page in its order; none where the page is not the exporter's."""
     cards: dict[tuple[str, str], tuple[dict[str, str], dict[str, Any]]] = {}
+    # The cards stand in the same order under every field: their labels, as they are written, and figures.
+    order: list[bytes] = []
+    figures: list[dict[str, Any]] = []
     for field, name, convert in FIELDS:
-        for raw, value in page.samples(field):
+        for place, (raw, value) in enumerate(page.samples(field, order)):
             if value >= BLANK or value < 0:
                 continue
-            card, pairs = labels.of(raw)
-            if card is None:
-                continue
-            known = cards.get(card)
-            if known is None:
-                if len(cards) >= MOST_CARDS:
+            if place < len(order) and order[place] == raw:
+                found = figures[place]
+            else:
+                card, pairs = labels.of(raw)
+                if card is None or (card not in cards and len(cards) >= MOST_CARDS):
                     continue
-                known = cards[card] = (pairs, {})
-            if name not in known[1]:
-                known[1][name] = convert(value)
+                found = cards.setdefault(card, (pairs, {}))[1]
+                if place == len(order):
+                    order.append(raw)
+                    figures.append(found)
+            if name not in found:
+                found[name] = value if convert is float else convert(value)
     for field in XID_COUNTS:
         for raw, value in page.samples(field):
             card, pairs = labels.of(raw)

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from math import isfinite
 from typing import Final, NamedTuple
 
+NEAREST: Final = 24
 NEAR_BEFORE, NEAR_AFTER = 256, 2048
-"""How far around its last place a metric is looked for first: numbers grow by digits, so it moves a
-little."""
+"""How far around its last place a metric is looked for first, and then: numbers grow by digits, so it moves
+a little."""
 MISSES_BELIEVED: Final = 4
 """Searches in vain after which a metric is looked for on every `SEARCH_EVERY`th page only: a search in vain
 reads the whole page."""
@@ -36,37 +38,46 @@ class Page:
         self.body = _unquoted(body)
         self.places = {} if places is None else places
 
-    def samples(self, name: str) -> list[tuple[bytes, float]]:
+    def samples(self, name: str, likely: Sequence[bytes] = ()) -> list[tuple[bytes, float]]:
         """(labels as written between the braces, value) of every sample of `name`; values that are no finite
-        number are left out. A counter may be asked for with or without its `_total`."""
+        number are left out. A counter may be asked for with or without its `_total`. `likely`: the labels
+        that are probably there, in order; where they are, these very objects are returned."""
         body, needles = self.body, _needles(name)
-        key = needles.key
         group = self._place(name, needles.type_line)
-        at = body.find(b"\n", group) + 1 if group >= 0 else _first_line(body, key)
-        found: list[tuple[bytes, float]] = []
-        if at < 0 or (at == 0 and group >= 0):
-            return found
-        while at < len(body):
-            end = body.find(b"\n", at)
-            end = len(body) if end < 0 else end
-            if body.startswith(key, at):
-                sample = _sample(body, at + len(key), end)
-                if sample is not None:
-                    found.append(sample)
-                elif found:
-                    break
-            elif found or not body.startswith(b"# HELP ", at):
-                break
-            at = end + 1
-        return [sample for sample in found if isfinite(sample[1])]
+        if group >= 0:
+            at = body.find(b"\n", group) + 1
+            return _grouped(body, at, needles.key, likely) if at > 0 else []
+        at = _first_line(body, needles.key)
+        return _scattered(body, at, needles.key) if at >= 0 else []
+
+    def _only(self, name: str) -> float | None:
+        """The value of a metric of a single sample, which most are; None of others."""
+        body, needles = self.body, _needles(name)
+        group = self._place(name, needles.type_line)
+        at = body.find(b"\n", group) + 1 if group >= 0 else 0
+        end = body.find(b"\n", at)
+        if (
+            at == 0
+            or end < 0
+            or not body.startswith(needles.key, at)
+            or body.startswith(needles.key, end + 1)
+        ):
+            return None
+        return _value(body, at + len(needles.key), end)
 
     def total(self, name: str) -> float | None:
         """Sum over all label sets, or None where the page has no such metric."""
+        only = self._only(name)
+        if only is not None:
+            return only
         found = self.samples(name)
         return sum(value for _, value in found) if found else None
 
     def mean(self, name: str) -> float | None:
         """Mean over all label sets, or None."""
+        only = self._only(name)
+        if only is not None:
+            return only
         found = self.samples(name)
         return sum(value for _, value in found) / len(found) if found else None
 
@@ -78,6 +89,9 @@ class Page:
         at = self._place(name, count_line)
         if at < 0:
             return None
+        only = _only_pair(body, at, count_line, sum_line) if not having else None
+        if only is not None:
+            return only
         group_end = body.find(b"\n#", at + 1)
         group_end = len(body) if group_end < 0 else group_end
         total, count, any_found = 0.0, 0.0, False
@@ -115,17 +129,19 @@ class Page:
 
     def _place(self, name: str, needle: bytes) -> int:
         """Offset of `needle`, looked for near its last place first, or -1."""
-        places = self.places
+        body, places = self.body, self.places
         last = places.get(name, 0)
         if last > 0:
-            at = self.body.find(needle, last - NEAR_BEFORE if last > NEAR_BEFORE else 0, last + NEAR_AFTER)
+            at = body.find(needle, last - NEAREST if last > NEAREST else 0, last + len(needle) + NEAREST)
+            if at < 0:
+                at = body.find(needle, last - NEAR_BEFORE if last > NEAR_BEFORE else 0, last + NEAR_AFTER)
             if at >= 0:
                 places[name] = at
                 return at
         elif last <= -MISSES_BELIEVED and last % SEARCH_EVERY:
             places[name] = last - 1
             return -1
-        at = self.body.find(needle)
+        at = body.find(needle)
         places[name] = at if at > 0 else (min(last, 0) - 1 if at < 0 else 0)
         return at
 
@@ -176,6 +192,88 @@ def _first_line(body: bytes, key: bytes) -> int:
         if at >= 0:
             return at + 1
     return -1
+
+
+def _grouped(body: bytes, at: int, key: bytes, likely: Sequence[bytes]) -> list[tuple[bytes, float]]:
+    """The samples of the group whose lines begin at `at`."""
+    end = body.find(b"\n#", at - 1)
+    if end < at:
+        # `# HELP` after `# TYPE`, or nothing follows.
+        return _scattered(body, at, key)
+    found: list[tuple[bytes, float]] = []
+    start = len(key) + 1
+    for place, line in enumerate(body[at:end].split(b"\n")):
+        if not line.startswith(key):
+            break
+        labels = likely[place] if place < len(likely) else b""
+        if labels and line.startswith(labels, start) and line.startswith(b"} ", start + len(labels)):
+            text = line[start + len(labels) + 2 :]
+        else:
+            labels, _, text = line[start:].rpartition(b"} ")
+        sample = _quick(line, start, labels, text) or _sample(line, start - 1, len(line))
+        if sample is None:
+            if found:
+                break
+        elif isfinite(sample[1]):
+            found.append(sample)
+    return found
+
+
+def _quick(line: bytes, start: int, labels: bytes, text: bytes) -> tuple[bytes, float] | None:
+    """A sample with labels and without a time; None of others."""
+    if not labels or line[start - 1] != BRACE:
+        return None
+    try:
+        return labels, float(text)
+    except ValueError:
+        return None
+
+
+def _scattered(body: bytes, at: int, key: bytes) -> list[tuple[bytes, float]]:
+    """The samples from a line on, on a page whose groups do not show where they end."""
+    found: list[tuple[bytes, float]] = []
+    while at < len(body):
+        end = body.find(b"\n", at)
+        end = len(body) if end < 0 else end
+        if body.startswith(key, at):
+            sample = _sample(body, at + len(key), end)
+            if sample is not None:
+                found.append(sample)
+            elif found:
+                break
+        elif found or not body.startswith(b"# HELP ", at):
+            break
+        at = end + 1
+    return [sample for sample in found if isfinite(sample[1])]
+
+
+def _only_pair(body: bytes, at: int, count_line: bytes, sum_line: bytes) -> tuple[float, float] | None:
+    """(sum, count) of a histogram of a single label set whose sum follows its count, as most have it; None of
+    others. `at`: the end of the line before the count."""
+    middle = body.find(b"\n", at + 1)
+    if middle < 0 or not body.startswith(sum_line, middle):
+        return None
+    end = body.find(b"\n", middle + 1)
+    if end < 0 or body[end + 1 : end + 2] != b"#":
+        return None
+    count = _value(body, at + len(count_line), middle)
+    total = _value(body, middle + len(sum_line), end)
+    return None if count is None or total is None else (total, count)
+
+
+def _value(body: bytes, at: int, end: int) -> float | None:
+    """The value of a sample whose name ends at `at`; None where `_sample` must look closer."""
+    if body[at] == BRACE:
+        at = body.rfind(b"}", at, end) + 1
+        if at == 0:
+            return None
+    elif body[at] not in BLANKS:
+        return None
+    try:
+        value = float(body[at:end])
+    except ValueError:
+        return None
+    return value if isfinite(value) else None
 
 
 def _sample(body: bytes, at: int, end: int) -> tuple[bytes, float] | None:

@@ -74,3 +74,9 @@ def test_what_no_card_tells_is_not_told():
     assert (reading.memory_use, reading.throttle, reading.xid, reading.remap_failed) == (None,) * 4
     assert reading.temperature == 40
     assert cards.fold([], at=0, source="dcgm") is None
+
+
+@pytest.mark.parametrize("name", ["dcgm", "dcgm_pods", "dcgm_mig"])
+def test_a_card_alone_reads_as_a_group_of_one(page, name):
+    for card in dcgm.read(page(name), dcgm.Labels()):
+        assert cards.fold([card], 1.0, "dcgm") == cards.together([card], 1.0, "dcgm")

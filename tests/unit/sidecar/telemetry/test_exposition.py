@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
@@ -133,3 +134,39 @@ def test_a_page_of_sixty_kilobytes_costs_less_than_half_a_millisecond():
         assert Page(text.encode(), places).total("vllm:num_requests_running") == 3
         best = min(best, time.thread_time() - began)
     assert best < 0.5e-3
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        'm{a="1"} 1\nm{a="2"} 2\n',
+        'm{a="1"} 1 1700000000000\nm{a="2"} 2\n',
+        'm{a="} 7"} 1\nm{a="2"} 2\n',
+        'm{a="2"} 2\nm{a="1"} 1\n',
+        'm{a="10"} 1\nm{a="1"} 2\n',
+        'm{a="1"} NaN\nm{a="2"} 2\n',
+        "m 3\n",
+        'm{a="1"} 1\nm_created{a="1"} 9\n',
+    ],
+)
+def test_labels_that_are_likely_change_nothing(lines):
+    page = f"# TYPE m gauge\n{lines}# TYPE n gauge\nn 5\n".encode()
+    likely = [b'a="1"', b'a="2"']
+    assert Page(page).samples("m", likely) == Page(page).samples("m")
+    assert Page(page).total("m") == sum(value for _, value in Page(page).samples("m"))
+
+
+@pytest.mark.parametrize(
+    ("lines", "wanted"),
+    [
+        ("h_count 3\nh_sum 6\n", (6, 3)),
+        ("h_sum 6\nh_count 3\n", (6, 3)),
+        ('h_count{e="0"} 3\nh_sum{e="0"} 6\nh_count{e="1"} 1\nh_sum{e="1"} 2\n', (8, 4)),
+        ('h_count{e="0"} 3\nh_sum{e="0"} NaN\nh_count{e="1"} 1\nh_sum{e="1"} 2\n', (2, 1)),
+        ('h_count{e="0"} 3 17\nh_sum{e="0"} 6 17\n', (6, 3)),
+    ],
+)
+def test_sums_and_counts_are_found_in_every_order(lines, wanted):
+    page = f'# TYPE h histogram\nh_bucket{{le="+Inf"}} 3\n{lines}# TYPE n gauge\nn 5\n'.encode()
+    assert Page(page).histogram("h") == wanted
+    assert Page(page.removesuffix(b"# TYPE n gauge\nn 5\n")).histogram("h") == wanted
