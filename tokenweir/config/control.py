@@ -8,9 +8,10 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from tokenweir.config.quantities import Duration
+from tokenweir.config.quantities import TIME, Duration, InMs
 from tokenweir.config.section import Section
 from tokenweir.config.transfer import TransferConfig
+from tokenweir.contract.values import MaxTokens, MovedMs, RememberedMs
 
 ShareOf = Annotated[float, Field(gt=0, le=1)]
 
@@ -97,7 +98,7 @@ class BurstConfig(Section):
     least_arrivals: Annotated[
         int, Field(ge=0, le=100_000, description="requests within a second below which nothing is a jump")
     ] = 10
-    max_tokens: Annotated[int, Field(ge=1, le=1_000_000, description="longest answer, tokens")] = 256
+    max_tokens: Annotated[MaxTokens, Field(description="longest answer, tokens")] = 256
     stay: Annotated[Duration, Field(description="shortest time that it holds")] = 10_000
 
 
@@ -197,7 +198,7 @@ class SessionConfig(Section):
         bool, Field(description="whether the member `user` names a session (in many clients it is constant)")
     ] = False
     memory: Annotated[
-        Duration, Field(ge=10_000, le=86_400_000, description="how long after its last request one is known")
+        RememberedMs, InMs, TIME, Field(description="how long after its last request one is known")
     ] = 3_600_000
     affinity: Annotated[
         bool, Field(description="whether sessions stay at their places; false: every request by itself")
@@ -205,7 +206,7 @@ class SessionConfig(Section):
     prefixes: Annotated[
         bool, Field(description="whether equal beginnings of prompts count as cached where one was served")
     ] = True
-    move: Annotated[
-        Duration, Field(ge=1000, le=86_400_000, description="how long a move lasts beyond its last use")
-    ] = 600_000
+    move: Annotated[MovedMs, InMs, TIME, Field(description="how long a move lasts beyond its last use")] = (
+        600_000
+    )
     transfer: TransferConfig = TransferConfig()

@@ -10,31 +10,28 @@ from pydantic import Field, model_validator
 from tokenweir.config.quantities import Duration
 from tokenweir.config.section import Section
 from tokenweir.contract.records import Id, ModelName, Priority
+from tokenweir.contract.values import KeyWeight, PerMinute, Sha256
 
 
 class KeyConfig(Section):
     """An API key of a client: given by its SHA-256, or by a file that holds the key."""
 
     id: Annotated[Id, Field(description="name in logs and metrics")]
-    sha256: Annotated[
-        str | None, Field(pattern=r"^[0-9a-f]{64}$", description="of the key, as `tokenweir key` prints it")
-    ] = None
+    sha256: Annotated[Sha256 | None, Field(description="of the key, as `tokenweir key` prints it")] = None
     key_file: Annotated[str | None, Field(description="file that holds the key, in place of `sha256`")] = None
     models: Annotated[list[ModelName] | None, Field(description="allowed models; null: all")] = None
     max_priority: Annotated[Priority, Field(description="highest `X-Priority` that it may ask for")] = (
         Priority.HIGH
     )
-    requests_per_minute: Annotated[int | None, Field(ge=1, description="null: no limit")] = None
+    requests_per_minute: Annotated[PerMinute | None, Field(description="null: no limit")] = None
     tokens_per_minute: Annotated[
-        int | None, Field(ge=1, description="prompt and output together; null: no limit")
+        PerMinute | None, Field(description="prompt and output together; null: no limit")
     ] = None
     deadline: Annotated[
         Duration | None, Field(description="longest whole request; null: `limits.deadline`")
     ] = None
     burst_exempt: Annotated[bool, Field(description="its requests are left whole in burst mode")] = False
-    weight: Annotated[
-        float, Field(gt=0, le=1000, description="its share against other keys' while requests wait")
-    ] = 1
+    weight: Annotated[KeyWeight, Field(description="its share against other keys' while requests wait")] = 1
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 _BYTES = {"": 1, "b": 1, "k": 1024, "kib": 1024, "kb": 1000, "m": 1024**2, "mib": 1024**2, "mb": 1000**2}
 _BYTES |= {"g": 1024**3, "gib": 1024**3, "gb": 1000**3}
@@ -35,6 +37,38 @@ def parse_ms(value: Any) -> Any:
     return _parse(value, _MS, "`30s` or `10m`")
 
 
-ByteSize = Annotated[int, BeforeValidator(parse_bytes), Field(ge=1)]
-Duration = Annotated[int, BeforeValidator(parse_ms), Field(ge=0)]
+KIND = "x-quantity"
+"""Member of a key's JSON Schema that says how its number is written: `time` or `size`."""
+_UNITS = {
+    "time": (("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)),
+    "size": (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024), ("", 1)),
+}
+
+
+def written(kind: str, value: int) -> str:
+    """A quantity as a person writes it: 4MiB, 10m, 500ms."""
+    unit, size = next(
+        ((unit, size) for unit, size in _UNITS[kind] if value and value % size == 0), _UNITS[kind][-1]
+    )
+    return f"{value // size}{unit}"
+
+
+class _Kind:
+    """Marks the JSON Schema of a quantity."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {**handler(core), KIND: self._kind}
+
+
+InBytes = BeforeValidator(parse_bytes)
+InMs = BeforeValidator(parse_ms)
+"""For a whole number whose bounds the contract has: `Annotated[values.Wait, InMs, TIME]`."""
+SIZE, TIME = _Kind("size"), _Kind("time")
+ByteSize = Annotated[int, InBytes, SIZE, Field(ge=1)]
+Duration = Annotated[int, InMs, TIME, Field(ge=0)]
 """Milliseconds."""

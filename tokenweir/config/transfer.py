@@ -7,9 +7,10 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
-from tokenweir.config.quantities import ByteSize, Duration
+from tokenweir.config.quantities import TIME, ByteSize, Duration, InMs
 from tokenweir.config.section import Section
 from tokenweir.contract.enums import TransferAdapter
+from tokenweir.contract.values import TransferMs
 
 
 def _service(value: str) -> str:
@@ -43,14 +44,18 @@ class TransferConfig(Section):
     token_file: Annotated[str | None, Field(description="of `agent`: file with the agents' token")] = None
     bandwidth: Annotated[
         ByteSize,
-        Field(description="bytes a second that a transfer is expected to reach, until some were seen"),
+        Field(
+            le=2**40, description="bytes a second that a transfer is expected to reach, until some were seen"
+        ),
     ] = 1024**3
     latency: Annotated[
         Duration, Field(le=600_000, description="that a transfer is expected to take, however small")
     ] = 20
     limit: Annotated[
-        Duration,
-        Field(ge=1, le=600_000, description="longest wait for it; it is never longer than the prefill saved"),
+        TransferMs,
+        InMs,
+        TIME,
+        Field(description="longest wait for it; it is never longer than the prefill saved"),
     ] = 5000
 
     @model_validator(mode="after")

@@ -8,7 +8,24 @@ from pydantic import Field
 
 from tokenweir.contract.enums import Priority, TransferAdapter
 from tokenweir.contract.record import Document, Record
-from tokenweir.contract.values import Id, ModelName, PathPrefix, Positive, Share
+from tokenweir.contract.values import (
+    DeadlineMs,
+    Id,
+    IdleMs,
+    KeyWeight,
+    LatencyMs,
+    ModelName,
+    MovedMs,
+    PathPrefix,
+    PerMinute,
+    Positive,
+    QuarantineMs,
+    RememberedMs,
+    Sha256,
+    Share,
+    TransferMs,
+    Tries,
+)
 
 
 class ModelSettings(Record):
@@ -25,16 +42,14 @@ class KeySettings(Record):
     """One API key; only its SHA-256 is known."""
 
     id: Id
-    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    sha256: Sha256
     models: Annotated[list[ModelName] | None, Field(description="allowed models; null: all")] = None
     max_priority: Priority = Priority.HIGH
-    requests_per_minute: Annotated[int | None, Field(ge=1)] = None
-    tokens_per_minute: Annotated[int | None, Field(ge=1)] = None
-    deadline_ms: Annotated[int | None, Field(ge=1)] = None
+    requests_per_minute: PerMinute | None = None
+    tokens_per_minute: PerMinute | None = None
+    deadline_ms: DeadlineMs | None = None
     burst_exempt: Annotated[bool, Field(description="its requests are left whole in burst mode")] = False
-    weight: Annotated[
-        float, Field(gt=0, le=1000, description="its share against other keys' while requests wait")
-    ] = 1
+    weight: Annotated[KeyWeight, Field(description="its share against other keys' while requests wait")] = 1
 
 
 class HealthSettings(Record):
@@ -59,13 +74,11 @@ class HealthSettings(Record):
 class Limits(Record):
     """Limits of requests."""
 
-    deadline_ms: Annotated[int | None, Field(ge=1, description="whole request; null: none")] = None
-    idle_ms: Annotated[int, Field(ge=1000, description="longest gap between two bytes of an answer")] = (
-        600_000
-    )
-    tries: Annotated[int, Field(ge=1, le=10)] = 3
+    deadline_ms: Annotated[DeadlineMs | None, Field(description="whole request; null: none")] = None
+    idle_ms: Annotated[IdleMs, Field(description="longest gap between two bytes of an answer")] = 600_000
+    tries: Tries = 3
     quarantine_ms: Annotated[
-        int, Field(ge=0, description="how long a prompt that met two crashes is refused")
+        QuarantineMs, Field(description="how long a prompt that met two crashes is refused")
     ] = 600_000
 
 
@@ -85,10 +98,9 @@ class TransferSettings(Record):
     bandwidth: Annotated[float, Field(gt=0, le=1e15, description="bytes a second, before any is seen")] = (
         1024**3
     )
-    latency_ms: Annotated[float, Field(ge=0, le=600_000, description="of a transfer, whatever its size")] = 20
+    latency_ms: Annotated[LatencyMs, Field(description="of a transfer, whatever its size")] = 20
     limit_ms: Annotated[
-        int,
-        Field(ge=1, le=600_000, description="longest wait of a request; never longer than its prefill takes"),
+        TransferMs, Field(description="longest wait of a request; never longer than its prefill takes")
     ] = 5000
 
 
@@ -98,18 +110,16 @@ class SessionSettings(Record):
     by_user: Annotated[
         bool, Field(description="whether the member `user` names a session (often it is constant)")
     ] = False
-    memory_ms: Annotated[
-        int, Field(ge=10_000, le=86_400_000, description="how long after its last request one is known")
-    ] = 3_600_000
+    memory_ms: Annotated[RememberedMs, Field(description="how long after its last request one is known")] = (
+        3_600_000
+    )
     affinity: Annotated[
         bool, Field(description="whether sessions stay at their places; false: every request by itself")
     ] = True
     prefixes: Annotated[
         bool, Field(description="whether equal beginnings of prompts count as cached where one was served")
     ] = True
-    move_ms: Annotated[
-        int, Field(ge=1000, le=86_400_000, description="how long a move lasts beyond its last use")
-    ] = 600_000
+    move_ms: Annotated[MovedMs, Field(description="how long a move lasts beyond its last use")] = 600_000
     transfer: TransferSettings = TransferSettings()
 
 

@@ -9,7 +9,21 @@ from pydantic import Field
 from tokenweir.contract import names
 from tokenweir.contract.enums import Policy, QueueOrder, QueueTrigger, Role, State
 from tokenweir.contract.record import Document, Record
-from tokenweir.contract.values import Count, Id, ModelName, Positive, Share
+from tokenweir.contract.values import (
+    Bytes,
+    ClassFloor,
+    ClassWeight,
+    Count,
+    EarlyHints,
+    Id,
+    MaxTokens,
+    ModelName,
+    PassMs,
+    Positive,
+    Share,
+    Waiters,
+    WaitMs,
+)
 
 
 class Cost(Record):
@@ -134,34 +148,31 @@ class ModelControl(Record):
     reasons: Annotated[list[str], Field(max_length=8)] = []
 
 
-ClassWeight = Annotated[float, Field(gt=0, le=1000, description="against the other classes'")]
-ClassFloor = Annotated[
-    float,
-    Field(ge=0, le=0.5, description="share of the work that it is served at least while it has waiters"),
-]
-
-
 class QueueClass(Record):
     """How the waiting requests of one priority class are served, and their bounds; null: only the queue's."""
 
-    weight: ClassWeight = 2
-    floor: ClassFloor = 0.1
-    max_waiting: Annotated[int | None, Field(ge=0, le=1_000_000)] = None
-    max_wait_ms: Annotated[int | None, Field(ge=0, le=3_600_000)] = None
-    max_bytes: Annotated[int | None, Field(ge=0, le=10**15)] = None
+    weight: Annotated[ClassWeight, Field(description="against the other classes'")] = 2
+    floor: Annotated[
+        ClassFloor, Field(description="share of the work that it is served at least while it has waiters")
+    ] = 0.1
+    max_waiting: Waiters | None = None
+    max_wait_ms: WaitMs | None = None
+    max_bytes: Bytes | None = None
 
 
 class HighClass(QueueClass):
     """The class of high priority."""
 
-    weight: ClassWeight = 4
+    weight: Annotated[ClassWeight, Field(description="against the other classes'")] = 4
 
 
 class LowClass(QueueClass):
     """The class of low priority."""
 
-    weight: ClassWeight = 1
-    floor: ClassFloor = 0.05
+    weight: Annotated[ClassWeight, Field(description="against the other classes'")] = 1
+    floor: Annotated[
+        ClassFloor, Field(description="share of the work that it is served at least while it has waiters")
+    ] = 0.05
 
 
 class QueueClasses(Record):
@@ -183,15 +194,11 @@ class QueueLimits(Record):
     window: Annotated[
         int, Field(ge=0, le=names.QUEUE_WINDOW, description="waiters that may pass the first one")
     ] = names.QUEUE_WINDOW
-    pass_ms: Annotated[
-        int, Field(ge=0, le=60_000, description="after this a backend is held for the first one")
-    ] = 2000
-    max_waiting: Annotated[int, Field(ge=0, le=1_000_000, description="for one model in one gateway")] = 1000
-    max_wait_ms: Annotated[int, Field(ge=0, le=3_600_000)] = 30_000
-    max_bytes: Annotated[
-        int, Field(ge=0, le=10**15, description="of all requests that wait in one gateway")
-    ] = 256 * 1024**2
-    early_hints: Annotated[int, Field(ge=0, le=4, description="103 answers to one request; 0: none")] = 4
+    pass_ms: Annotated[PassMs, Field(description="after this a backend is held for the first one")] = 2000
+    max_waiting: Annotated[Waiters, Field(description="for one model in one gateway")] = 1000
+    max_wait_ms: WaitMs = 30_000
+    max_bytes: Annotated[Bytes, Field(description="of all requests that wait in one gateway")] = 256 * 1024**2
+    early_hints: Annotated[EarlyHints, Field(description="103 answers to one request; 0: none")] = 4
     classes: QueueClasses = QueueClasses()
 
 
@@ -251,9 +258,7 @@ class Snapshot(Document):
     shadow: Annotated[Policy | None, Field(description="policy whose choice is only logged")] = None
     level: Annotated[int, Field(ge=0, le=4, description="the highest of all models")] = 0
     burst: Annotated[bool, Field(description="whether any model is in burst mode")] = False
-    burst_max_tokens: Annotated[
-        int, Field(ge=1, le=1_000_000, description="longest answer in burst mode, tokens")
-    ] = 256
+    burst_max_tokens: Annotated[MaxTokens, Field(description="longest answer in burst mode, tokens")] = 256
     models: Annotated[
         dict[ModelName, ModelControl], Field(description="public name -> what holds; absent: nothing does")
     ] = {}

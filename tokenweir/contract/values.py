@@ -21,3 +21,25 @@ ModelName = Annotated[str, Field(min_length=1, max_length=256)]
 PathPrefix = Annotated[
     str, Field(min_length=5, max_length=256, pattern=r"^/v1/[A-Za-z0-9_.~-][A-Za-z0-9_.~/-]*$")
 ]
+
+# Bounds that hold in `tokenweir.yaml` and in what is made of it.
+
+WaitMs = Annotated[int, Field(ge=0, le=3_600_000)]
+PassMs = Annotated[int, Field(ge=0, le=60_000)]
+RememberedMs = Annotated[int, Field(ge=10_000, le=86_400_000)]
+MovedMs = Annotated[int, Field(ge=1000, le=86_400_000)]
+IdleMs = Annotated[int, Field(ge=1000)]
+DeadlineMs = Annotated[int, Field(ge=1)]
+QuarantineMs = Annotated[int, Field(ge=0)]
+TransferMs = Annotated[int, Field(ge=1, le=600_000)]
+LatencyMs = Annotated[float, Field(ge=0, le=600_000)]
+Bytes = Annotated[int, Field(ge=0, le=10**15)]
+Waiters = Annotated[int, Field(ge=0, le=1_000_000)]
+EarlyHints = Annotated[int, Field(ge=0, le=4)]
+Tries = Annotated[int, Field(ge=1, le=10)]
+ClassWeight = Annotated[float, Field(gt=0, le=1000)]
+ClassFloor = Annotated[float, Field(ge=0, le=0.5)]
+KeyWeight = Annotated[float, Field(gt=0, le=1000)]
+PerMinute = Annotated[int, Field(ge=1)]
+MaxTokens = Annotated[int, Field(ge=1, le=1_000_000)]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]

@@ -36,10 +36,19 @@ def test_every_key_is_explained() -> None:
 def test_times_and_sizes_are_shown_as_people_write_them() -> None:
     tables = markdown.tables()
     assert "| `body_max` | size | `64MiB` |" in tables
-    assert "| `idle` | time | `10m` |" in tables
-    assert "| `interval` | time | `500ms` |" in tables
+    assert "| `idle` | time from 1s | `10m` |" in tables
+    assert "| `interval` | time from 50ms to 5s | `500ms` |" in tables
+    assert "| `crash_hold` | time | `1500ms` |" in tables
+    assert "| `keep` | size from 1MiB | `256MiB` |" in tables
 
 
 def test_the_schema_takes_times_and_sizes_as_people_write_them() -> None:
-    key = json.loads(schema.render())["$defs"]["KeyConfig"]["properties"]["deadline"]
-    assert {"string", "number"} <= {option["type"] for option in key["anyOf"]}
+    sections = json.loads(schema.render())["$defs"]
+    for section, key, default in (
+        ("KeyConfig", "deadline", None),
+        ("BreakerConfig", "hold", "5s"),
+        ("PredictorConfig", "retrain", "24h"),
+    ):
+        found = sections[section]["properties"][key]
+        assert {"string", "number"} <= {option["type"] for option in found["anyOf"]}
+        assert found["default"] == default

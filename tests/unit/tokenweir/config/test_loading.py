@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -118,3 +119,21 @@ def test_the_schema_for_editors_knows_every_section() -> None:
     schema = json.loads(render())
     assert {"backends", "models", "keys", "limits", "policy"} <= set(schema["properties"])
     assert schema["additionalProperties"] is False
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "queue: {max_wait: 2h}",
+        "queue: {low: {max_wait: 2h}}",
+        "queue: {window: 99}",
+        "sessions: {memory: 1s}",
+        "sessions: {transfer: {limit: 20m}}",
+        "burst: {max_tokens: 2000000}",
+        "limits: {tries: 11}",
+    ],
+)
+def test_what_gateways_would_refuse_is_refused_where_it_is_written(text: str) -> None:
+    key = re.findall(r"\w+", text)[-2]
+    with pytest.raises(ConfigError, match=key):
+        parse(text, "t")
