@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,6 +33,7 @@ from tokenweir.stack.settings import Settings, read
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = "model"
 """Folder of the state directory for models and reports."""
+LOCK = "training.lock"
 TIMEOUT_S = 5.0
 
 app = typer.Typer(
@@ -91,23 +95,42 @@ def train(
 ) -> None:
     """Train, judge, publish. Ends with status 1 where nothing was published."""
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
-    core = Core()
     try:
         settings = read(config)
-        rows, origin, by_time = choose(settings, data, core, console)
-        service = _in_service(settings, publish)
-        console.print(f"training from {len(rows)} outputs: {origin}")
-        with console.status("training") as status:
-            trained = training_run.run(
-                rows,
-                core,
-                about={"data": origin, "rows": len(rows)},
-                in_service=service,
-                by_time=by_time,
-                progress=lambda step: _tell(console, status, step),
-            )
+        with alone(settings.state.root / FOLDER, console):
+            _train(settings, data, force, publish, console)
     except (ConfigError, records.DataError, TooFewError, bootstrap.StaleBootstrapError, OSError) as error:
         raise _fail(str(error)) from None
+
+
+@contextlib.contextmanager
+def alone(folder: Path, console: Console) -> Iterator[None]:
+    """Wait until no other training of this installation runs (the sidecar trains too): it would take twice as
+    long, and each would be compared with a model that is not in service any more. Raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            console.print("another training runs: waiting for its end")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _train(settings: Settings, data: Path | None, force: bool, publish: bool, console: Console) -> None:
+    core = Core()
+    rows, origin, by_time = choose(settings, data, core, console)
+    service = _in_service(settings, publish)
+    console.print(f"training from {len(rows)} outputs: {origin}")
+    with console.status("training") as status:
+        trained = training_run.run(
+            rows,
+            core,
+            about={"data": origin, "rows": len(rows)},
+            in_service=service,
+            by_time=by_time,
+            progress=lambda step: _tell(console, status, step),
+        )
     folder = settings.state.root / FOLDER
     report(trained, service, console)
     save(trained, folder)
@@ -188,7 +211,6 @@ def _plain(scores: Scores | None) -> dict[str, Any] | None:
 
 def save(trained: Trained, folder: Path) -> None:
     """Keep the model, its figures and the calibration plot."""
-    folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{trained.version}.json").write_text(trained.document)
     figures = {
         "version": trained.version,

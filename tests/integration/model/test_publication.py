@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -13,9 +14,11 @@ import pytest
 import redis
 import yaml
 
+from model.__main__ import FOLDER, LOCK
 from model.publication import KEPT, Publication, RollbackError
 from tests.integration.servers import ROOT, RedisServer
 from tokenweir.contract import names
+from tokenweir.stack.settings import read
 
 PASSWORD = "only-for-this-test"
 
@@ -194,3 +197,23 @@ def test_without_redis_it_says_what_to_do(config: Path, redis_server: RedisServe
     done = run("rollback", "--config", str(config))
     assert done.returncode == 1
     assert "Redis" in done.stderr
+
+
+def test_a_training_waits_for_one_that_runs(config: Path, tmp_path: Path) -> None:
+    folder = read(config).state.root / FOLDER
+    folder.mkdir(parents=True)
+    data = str(lines(tmp_path / "data.jsonl", 1200))
+    with (folder / LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        waiting = subprocess.Popen(
+            [sys.executable, "-m", "model", "train", "--config", str(config), "--data", data],
+            cwd=ROOT,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert waiting.stdout is not None
+        assert "another training runs" in waiting.stdout.readline()
+        assert waiting.poll() is None
+    said, _ = waiting.communicate(timeout=120)
+    assert "published" in said
