@@ -11,6 +11,7 @@ from typing import Any
 
 from bench.policy.job import Job
 from bench.policy.server import Server
+from tokenweir import facts
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,29 @@ def percentile(values: Sequence[float], level: float) -> float:
     return ordered[min(len(ordered) - 1, int(level * len(ordered)))]
 
 
-def _fairness(jobs: Sequence[Job]) -> float:
-    """How much the worst-served key below its fair share waits for its first token, against the median of the
-    keys (1: as much)."""
+def _alone(job: Job, steps: Sequence[tuple[facts.StepCost, float]]) -> float:
+    """ms that a request takes on the fastest server of a fleet with nothing else on it."""
+    held = job.prompt + job.output / 2
+    return min(
+        slowdown
+        * (
+            step.prefill * job.prompt
+            + job.output * (step.base + step.per_sequence + step.per_kv_token * held)
+        )
+        for step, slowdown in steps
+    )
+
+
+def _steps(servers: Sequence[Server]) -> list[tuple[facts.StepCost, float]]:
+    """What a step takes on each kind of server of a fleet, and how many times slower those are."""
+    specs = {server.spec for server in servers}
+    return [(facts.coefficients(spec.gpu, spec.model, spec.precision), spec.slowdown) for spec in specs]
+
+
+def _fairness(jobs: Sequence[Job], servers: Sequence[Server]) -> float:
+    """How much the worst-served key below its fair share is slowed, against the median of the keys (1: as
+    much). A key is slowed by what its requests take over what they would take alone."""
+    steps = _steps(servers)
     by_key: dict[str, list[Job]] = defaultdict(list)
     for job in jobs:
         by_key[job.key].append(job)
@@ -52,9 +73,7 @@ def _fairness(jobs: Sequence[Job]) -> float:
         done = [job for job in of if not job.failure]
         if not done:
             return inf
-        return fmean(
-            (job.finished - job.arrival) / (500 + 20 * job.output + 0.1 * job.prompt) for job in done
-        )
+        return fmean((job.finished - job.arrival) / _alone(job, steps) for job in done)
 
     slow = {key: slowdown(of) for key, of in by_key.items() if len(of) >= 10}
     if len(slow) < 3:
@@ -103,7 +122,7 @@ def of_run(jobs: Sequence[Job], servers: Sequence[Server], objectives: Objective
         "utilisation": fmean(server.engine.counters.busy for server in servers) / end,
         "largest_share": max(shares.values()) / tokens if tokens else 0.0,
         "prefix_hits": _hits(servers),
-        "worst_key": _fairness(jobs),
+        "worst_key": _fairness(jobs, servers),
     }
 
 

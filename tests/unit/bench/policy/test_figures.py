@@ -90,3 +90,20 @@ def test_the_sustained_rate_is_where_the_first_condition_breaks() -> None:
     assert sustained.highest({4.0: at(1.0), 5.0: at(1.0, success=0.98)}) == pytest.approx(4.5)
     assert sustained.highest({4.0: at(0.5), 5.0: at(1.0)}) == 0
     assert sustained.highest({4.0: at(1.0), 5.0: at(1.0)}) == 5
+
+
+def keyed(key: str, latency: float, prompt: int, output: int) -> Job:
+    """A request of a key that took so long (ms)."""
+    job = done(0.0, latency, prompt, output)
+    job.key = key
+    return job
+
+
+def test_a_key_is_slowed_by_what_its_requests_take_over_what_they_would_take_alone() -> None:
+    fleet = servers(1)
+    alone = figures._alone(done(0, 0, 400, 100), figures._steps(fleet))
+    long = figures._alone(done(0, 0, 4000, 1000), figures._steps(fleet))
+    jobs = [keyed(key, alone, 400, 100) for key in "ab" for _ in range(40)]
+    jobs += [keyed("c", 3 * alone, 400, 100) for _ in range(10)]
+    jobs += [keyed("d", long, 4000, 1000) for _ in range(10)]
+    assert figures._fairness(jobs, fleet) == pytest.approx(3), "a long request is not slow for being long"
