@@ -32,9 +32,9 @@ typedef struct {
 local WRAP = 2 ^ 32
 --- A cache that was lost is as far behind as no cache is large; and some races of workers do not bring it back.
 local LOST = 1.5e9
---- What is told of what was found moves trust by so much; less than this was reckoned to be there: it tells nothing.
 --- Work is half forgotten after so many ms.
 local HALF_LIFE = 60000
+--- What is told of what was found moves trust by so much; less than this was reckoned to be there: it tells nothing.
 local LEARNED, TELLING = 0.1, 256
 --- Some trust is left, or nothing could win it back.
 local MOST_MISSING = 0.98

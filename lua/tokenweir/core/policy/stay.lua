@@ -16,7 +16,7 @@ local SHARE_OF_WORK = 1.1
 local LIGHT_MS = 5000
 --- So many others are reckoned to wait while a prompt is computed anew. With fewer, sessions move for the sake of
 -- predicted lengths that then do not come true (`make bench-sessions`).
-local ANEW = 12
+local ANEW = 20
 --- Of a prompt, that it is worth another place to have it cached.
 local GOOD_PART = 0.25
 
