@@ -17,6 +17,9 @@ from model.evaluation import Said, Scores
 from model.publication import InService
 
 HELD_OUT: Final = 0.2
+LEAST_HELD_OUT, MOST_HELD_OUT = 0.05, 0.5
+"""Shares of all rows between which those that ask what the newest ask are held out: where the newest ask what
+all others ask, rows are drawn."""
 LEAST_JUDGED: Final = 100
 """Rows that the model in service has not seen, without which the two are not compared."""
 WORSE: Final = 1.01
@@ -55,17 +58,18 @@ class Trained:
 
 
 def split(data: Dataset, by_time: bool, seed: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Rows to train from and rows to judge by: the newest, or drawn by the seed. Requests that ask the same
-    never stand on both sides."""
+    """Rows to train from and rows to judge by: the newest, or (where these ask nothing new) drawn by the
+    seed. Requests that ask the same never stand on both sides."""
     groups = data.group
+    names = np.unique(groups)
+    newest = np.random.default_rng(seed).permutation(names)[: max(1, int(len(names) * HELD_OUT))]
     if by_time:
-        newest = np.unique(groups[int(len(data) * (1 - HELD_OUT)) :])
+        latest = np.unique(groups[int(len(data) * (1 - HELD_OUT)) :])
         # What is asked all the time would leave nothing to train from: such groups stay with the known rows.
         often = np.bincount(groups, minlength=int(groups.max()) + 1)
-        newest = newest[often[newest] <= max(1, HELD_OUT * len(data) / 10)]
-    else:
-        names = np.unique(groups)
-        newest = np.random.default_rng(seed).permutation(names)[: max(1, int(len(names) * HELD_OUT))]
+        latest = latest[often[latest] <= max(1, HELD_OUT * len(data) / 10)]
+        if LEAST_HELD_OUT <= np.isin(groups, latest).mean() <= MOST_HELD_OUT:
+            newest = latest
     held = np.isin(groups, newest)
     return np.flatnonzero(~held), np.flatnonzero(held)
 

@@ -102,12 +102,12 @@ class Stage:
         await self.tenants.start()
         self._stack.push_async_callback(self.tenants.stop)
         await self.until(lambda: self.tenants.fleet_use >= 0.9 * self.setup.level, 30)
-        self.gateway = self._stack.enter_context(await made)
-        self.sidecars = await asyncio.gather(
-            *(asyncio.to_thread(Sidecar, path, path.parent) for path in configurations)
+        self.gateway, self.sidecars = await asyncio.gather(
+            made,
+            asyncio.gather(*(asyncio.to_thread(Sidecar, path, path.parent) for path in configurations)),
         )
-        for sidecar in self.sidecars:
-            self._stack.enter_context(sidecar)
+        for server in (self.gateway, *self.sidecars):
+            self._stack.enter_context(server)
         await asyncio.to_thread(self.gateway.wait_ready)
         self.connection = Connection(port=self.redis.port, socket_timeout=0.5, socket_connect_timeout=0.5)
         self._stack.push_async_callback(self.connection.aclose)

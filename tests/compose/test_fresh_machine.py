@@ -111,6 +111,47 @@ def test_make_up_works_as_root_and_leaves_the_systems_services_alone(machine: Ma
     assert "redis-server *:6379" in processes
 
 
+REQUESTS = 4000
+"""Of these more than 2,000 are recorded, though a worker records a hundred a second at most."""
+TRAFFIC = """
+import json
+from concurrent.futures import ThreadPoolExecutor
+from urllib.request import Request, urlopen
+
+def ask(number):
+    words = ("Write an essay about" if number % 2 else "Briefly, in a word, about"), f"subject{number % 97}"
+    body = {"model": "llama-3-8b", "messages": [{"role": "user", "content": " ".join(words)}]}
+    headers = {"Content-Type": "application/json", "X-Emulator-Output-Tokens": "40" if number % 2 else "4"}
+    request = Request("http://127.0.0.1:8080/v1/chat/completions", json.dumps(body).encode(), headers)
+    with urlopen(request, timeout=60) as answer:
+        return int(answer.headers["X-Tokenweir-Predicted-Tokens"])
+
+with ThreadPoolExecutor(48) as clients:
+    said = list(clients.map(ask, range(COUNT)))
+print("predicted:", said[-2:])
+"""
+
+
+def test_make_train_learns_from_the_traffic_since_make_up(machine: Machine) -> None:
+    machine.run("echo 'predictor: {sample: 1}' >>/srv/tokenweir/tokenweir.yaml")
+    machine.run("cd /srv/tokenweir && make up")
+    machine.run(f"cat >/tmp/traffic.py <<'CODE'\n{TRAFFIC.replace('COUNT', str(REQUESTS))}\nCODE\n")
+    machine.run("python3 /tmp/traffic.py")
+    status = machine.run("cd /srv/tokenweir && make status")
+    assert "running figures (no model yet)" in status
+    assert "`make train` installs" in status
+    said = machine.run("cd /srv/tokenweir && make train")
+    assert "training from 2" in said, said
+    assert "published" in said, said
+    assert "predictor: model " in machine.run("cd /srv/tokenweir && make status")
+    machine.run("sed -i 's/range(4000)/range(40)/' /tmp/traffic.py")
+    found = re.search(r"predicted: \[(\d+), (\d+)\]", machine.run("python3 /tmp/traffic.py"))
+    assert found
+    short, long = int(found[1]), int(found[2])
+    assert short < 20
+    assert long > 20
+
+
 def test_make_up_works_for_a_user_with_sudo(machine: Machine) -> None:
     machine.run(
         "apt-get install -y -qq sudo >/dev/null 2>&1; useradd --create-home ada; "

@@ -16,13 +16,13 @@ MOST = 16
 
 def setup(quick: bool) -> Setup:
     """A fleet that is 75 % full."""
-    config = {"burst": {"max_tokens": MOST, "stay": "4s" if quick else "10s"}}
+    config = {"burst": {"max_tokens": MOST, "stay": "3s" if quick else "10s"}}
     return Setup(rate=USUAL, level=0.75, output=(24, 40), config=config)
 
 
 async def run(stage: Stage, quick: bool) -> Result:
     """Usual rate until it is known as usual, the burst, the usual rate again."""
-    await asyncio.sleep(12 if quick else 40)
+    await asyncio.sleep(9 if quick else 40)
     stage.traffic.rate = TIMES * USUAL
     jumped = time.monotonic()
     on = await stage.until(lambda: stage.observer.last.model.get("burst"), 10)

@@ -13,7 +13,7 @@ from bench.report import Bar
 START, PER_MINUTE = 0.2, 0.6
 """Faster than the defaults, so that growth shows within the bench."""
 HOLD_S = 45
-QUICK_HOLD_S = 7
+QUICK_HOLD_S = 5
 """How long the load must stay before a spare is called: so long the fleet is looked at without one."""
 
 
@@ -42,7 +42,7 @@ async def run(stage: Stage, quick: bool) -> Result:
         raise RuntimeError(f"no spare was promoted: {observer.last.model}")
     ready = await stage.until(lambda: observer.last.ready(SPARE), 40)
     began = time.monotonic()
-    await asyncio.sleep(10 if quick else 60)
+    await asyncio.sleep(8 if quick else 60)
     end = time.monotonic()
     records = stage.records()
     admitted = [

@@ -22,7 +22,7 @@ def setup(quick: bool) -> Setup:
 async def run(stage: Stage, quick: bool) -> Result:
     """Kill, wait, start again."""
     observer = stage.observer
-    await asyncio.sleep(2 if quick else 10)
+    await asyncio.sleep(1 if quick else 10)
     lost = time.monotonic()
     for name in LOST:
         stage.engines[name].kill()
@@ -30,12 +30,12 @@ async def run(stage: Stage, quick: bool) -> Result:
     for name in LOST:
         out = await stage.until(lambda: stage.out_of_rotation(name, lost), 10)  # noqa: B023  (awaited at once)
         stage.blow(name, lost, out)
-    await asyncio.sleep(2 if quick else 20)
+    await asyncio.sleep(1.5 if quick else 20)
     again = time.monotonic()
     for name in LOST:
         stage.engines[name].restart()
     back = await stage.until(lambda: not observer.last.model.get("fallback"), 60)
-    await asyncio.sleep(2 if quick else 10)
+    await asyncio.sleep(1 if quick else 10)
     marked = [record for record in stage.records() if "fallback-model" in record.degraded]
     first = min((record.first for record in marked if record.first), default=None)
     return Result(

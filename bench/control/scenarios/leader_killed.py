@@ -17,7 +17,7 @@ SETUP = Setup(exporters=True, sidecars=2)
 async def run(stage: Stage, quick: bool) -> Result:
     """XID 79 on one engine, then the leader dies, and later comes back."""
     observer = stage.observer
-    await asyncio.sleep(2 if quick else 10)
+    await asyncio.sleep(1 if quick else 10)
     fell = await stage.fault(LOST, kind="xid", code=79)
     gone = await stage.until(lambda: stage.out_of_rotation(LOST, fell), 10)
     stage.blow(LOST, fell, gone)
@@ -31,7 +31,7 @@ async def run(stage: Stage, quick: bool) -> Result:
     killed = time.monotonic()
     leader.kill()
     led = await stage.until(lambda: observer.last.snapshot["fence"] > fence, 20)
-    await asyncio.sleep(2 if quick else 20)
+    await asyncio.sleep(1.5 if quick else 20)
     forgotten = sum(look.ready(LOST) for look in observer.looks if look.at > killed)
     leader.restart()
     other = leading.index(False)

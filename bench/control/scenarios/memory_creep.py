@@ -14,17 +14,18 @@ from bench.control.stage import Setup, Stage
 from bench.report import Bar
 
 MAX_WAIT_S = 4.0
-HOLD_S, QUICK_HOLD_S = 5.0, 3.0
+HOLD_S, QUICK_HOLD_S = 5.0, 2.0
 WAIT_SHARE = 0.5
 LEVELS = {"refuse_new": 0.90, "drop_low": 0.95}
 WITHIN_S = 1.0
 
 
 def setup(quick: bool) -> Setup:
-    """The defaults but for a short line; where it must be quick, also shorter times."""
-    config: dict[str, Any] = {"queue": {"max_wait": f"{MAX_WAIT_S:.0f}s"}}
+    """The defaults but for a short line from 90 % memory on (engines that preempt have room up to 97 %,
+    and there both levels would hold at once); where it must be quick, also shorter times."""
+    config: dict[str, Any] = {"queue": {"max_wait": f"{MAX_WAIT_S:.0f}s", "trigger": "memory"}}
     if quick:
-        config["breaker"] = {"hold": f"{QUICK_HOLD_S:.0f}s", "stay": "4s"}
+        config["breaker"] = {"hold": f"{QUICK_HOLD_S:.0f}s", "stay": "3s"}
     return Setup(config=config, level=0.5)
 
 

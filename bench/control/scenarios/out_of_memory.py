@@ -14,7 +14,7 @@ SETUP = Setup(actuators=True, fragile=True)
 
 async def run(stage: Stage, quick: bool) -> Result:
     """Fill one engine's memory until it dies of it, then leave it alone."""
-    await asyncio.sleep(2 if quick else 10)
+    await asyncio.sleep(1 if quick else 10)
     engine = stage.engines[FRAGILE]
     stage.tenants.only = FRAGILE
     stage.tenants.level = 1.5
@@ -26,7 +26,7 @@ async def run(stage: Stage, quick: bool) -> Result:
     stage.blow(FRAGILE, died, out)
     restarted = await stage.until(lambda: stage.orders.first("restart", FRAGILE, died), 20)
     back = await stage.until(lambda: restarted and stage.observer.last.ready(FRAGILE), 40)
-    await asyncio.sleep(3 if quick else 20)
+    await asyncio.sleep(2 if quick else 20)
     first = min(
         (r.ended for r in stage.records() if r.backend == FRAGILE and back and r.sent > back), default=None
     )

@@ -14,7 +14,7 @@ SETUP = Setup()
 
 async def run(stage: Stage, quick: bool) -> Result:
     """Kill, wait, start again."""
-    gone_s = 6 if quick else 60
+    gone_s = 5 if quick else 60
 
     async def gateway(name: str) -> float:
         return (await asyncio.to_thread(stage.gateway.metrics)).get(name, 0.0)
@@ -27,7 +27,7 @@ async def run(stage: Stage, quick: bool) -> Result:
             await asyncio.sleep(0.05)
         return None
 
-    await asyncio.sleep(2 if quick else 10)
+    await asyncio.sleep(1 if quick else 10)
     killed = time.monotonic()
     stage.redis.kill()
     noticed = await until("tokenweir_redis_up", 0, 10)

@@ -26,12 +26,12 @@ def _share(stage: Stage, start: float, end: float) -> float:
 
 async def run(stage: Stage, quick: bool) -> Result:
     """Slow one down, wait, let it go."""
-    seconds = 10 if quick else 60
+    seconds = 8 if quick else 60
 
     def base() -> float:
         return float(stage.observer.last.backend(SLOW)["cost"]["base"])
 
-    await asyncio.sleep(5 if quick else 20)
+    await asyncio.sleep(WINDOW_S if quick else 20)
     slowed = await stage.fault(SLOW, kind="slow", factor=FACTOR)
     usual, before = base(), _share(stage, slowed - WINDOW_S, slowed)
     told = await stage.until(lambda: base() > 0.7 * FACTOR * usual, 60)

@@ -14,7 +14,7 @@ SETUP = Setup(actuators=True, exporters=True)
 
 async def run(stage: Stage, quick: bool) -> Result:
     """XID 43 on one, XID 79 on another, then the operator brings that one back."""
-    await asyncio.sleep(2 if quick else 10)
+    await asyncio.sleep(1 if quick else 10)
     at = await stage.fault(MENDED, kind="xid", code=43)
     restarted = await stage.until(lambda: stage.orders.first("restart", MENDED, at), 10)
     out = await stage.until(lambda: stage.out_of_rotation(MENDED, at), 5)
@@ -24,7 +24,7 @@ async def run(stage: Stage, quick: bool) -> Result:
     gone = await stage.until(lambda: stage.out_of_rotation(LOST, fell), 10)
     stage.blow(LOST, fell, gone)
     held = await stage.until(lambda: not stage.observer.last.ready(LOST), 10)
-    await asyncio.sleep(2 if quick else 20)
+    await asyncio.sleep(1.5 if quick else 20)
     alerts = [one for one in await stage.admin("GET", "/api/alerts") if one["subject"] == LOST]
     ordered = stage.orders.first("restart", LOST, fell)
     mended = await stage.fault(LOST, kind="none")
