@@ -50,9 +50,11 @@ def _git(*arguments: str) -> str:
 
 
 def commit() -> str:
-    """Return the commit of the working tree, with `+` when it was changed since; `unknown` outside git."""
+    """Return the commit of the working tree, with `+` when more than results was changed since; `unknown`
+    outside git."""
     head = _git("rev-parse", "--short=12", "HEAD") or "unknown"
-    return head + ("+" if _git("status", "--porcelain", "--untracked-files=no") else "")
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!bench/results")
+    return head + ("+" if changed else "")
 
 
 def machine() -> dict[str, Any]:

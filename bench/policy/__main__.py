@@ -91,25 +91,25 @@ class _Bench:
         if not self._tuning and (resume or not afresh):
             self._cases = record.recorded(self._quick)
         parts = self._parts(names, pool)
-        path = None
         for number, part in enumerate(parts, start=1):
             if resume and record.has(self._cases, part.marks):
                 continue
             began = time.perf_counter()
             found = part.run()
             self._cases = record.merged(self._cases, found)
-            label = part.marks.get("part") or part.marks["policy"] if part.name == article.NAME else ""
+            label = part.marks["policy"] if part.name == article.NAME else part.marks.get("part", "")
             took = time.perf_counter() - began
             self._console.print(f"{number}/{len(parts)} {part.name} {label} {took:.0f} s")
             self._show(part, found)
             if not self._tuning:
-                path = self._write()
+                self._write()
         if article.NAME in names:
             rows = record.of_table(self._cases, article.NAME)
             table.article(rows, self._console)
             table.beside(article.beside(rows), self._console)
         report.show_bars(bars.every(self._cases), self._console)
-        if path is not None:
+        if not self._tuning:
+            path = self._write()
             if not self._quick:
                 plot.plot(path.parent, self._cases)
             self._console.print(f"{path.relative_to(report.ROOT)}")
