@@ -75,6 +75,7 @@ class _Bench:
         self._known, self._quick, self._seeds, self._tuning = known, quick, seeds, tuning
         self._console = console
         self._cases: list[Case] = []
+        self._limits: list[dict[str, float]] = []
         self._began = time.perf_counter()
 
     def _parts(self, names: Sequence[str], pool: ProcessPoolExecutor) -> list[Part]:
@@ -82,8 +83,10 @@ class _Bench:
         policies = [name for name in ALL if name in QUICK_POLICIES] if self._quick else list(ALL)
         of_cells = [name for name in names if name in self._known.cells]
         found = cells.parts(self._known, of_cells, policies, Series(self._seeds, count, pool), self._quick)
+        series = Series(self._seeds, count or article.REQUESTS, pool)
+        self._limits = article.limits(self._known, series)
         if article.NAME in names:
-            found += article.parts(self._quick, Series(self._seeds, count or article.REQUESTS, pool))
+            found += article.parts(self._quick, series)
         return found
 
     def run(self, names: Sequence[str], pool: ProcessPoolExecutor, *, resume: bool, afresh: bool) -> None:
@@ -107,6 +110,7 @@ class _Bench:
             rows = record.of_table(self._cases, article.NAME)
             table.article(rows, self._console)
             table.beside(article.beside(rows), self._console)
+            table.limits(self._limits, self._console)
         report.show_bars(bars.every(self._cases), self._console)
         if not self._tuning:
             path = self._write()
@@ -127,6 +131,7 @@ class _Bench:
             "seeds": list(self._seeds),
             "tuning_seeds": list(self._known.tuning_seeds),
             "article": article.TOLD,
+            "limits": self._limits,
             "wall_s": round(time.perf_counter() - self._began, 1),
         }
         return report.write(

@@ -9,7 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from bench.policy.cells import Part
+from bench.policy.figures import percentile
+from bench.policy.limits import alone_ms, full_memory_rate
 from bench.policy.record import Case
+from bench.policy.scenarios import Scenarios
 from bench.policy.sustained import Series, highest
 
 NAME: Final = "article"
@@ -81,6 +84,19 @@ def _row(quick: bool, series: Series, capacity: int, policy: str) -> Callable[[]
         ]
 
     return run
+
+
+def limits(known: Scenarios, series: Series) -> list[dict[str, float]]:
+    """Of each capacity what no policy can better, over the requests of the runs."""
+    found = []
+    for capacity, name in CELLS.items():
+        cell = known.cells[name]
+        specs = known.specs(cell)
+        jobs = [job for seed in series.seeds for job in known.jobs(cell, seed, count=series.count)[0]]
+        alone = percentile([alone_ms(job, specs[0]) / 1000 for job in jobs], 0.99)
+        rate = full_memory_rate(jobs, specs)
+        found.append({"capacity": capacity, "full_memory_rate": rate, "alone_p99_s": alone})
+    return found
 
 
 def beside(cases: Sequence[Case]) -> list[tuple[str, dict[str, float], Case]]:

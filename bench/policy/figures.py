@@ -10,8 +10,8 @@ from statistics import fmean, median
 from typing import Any
 
 from bench.policy.job import Job
+from bench.policy.limits import alone_ms
 from bench.policy.server import Server
-from tokenweir import facts
 
 
 @dataclass(frozen=True)
@@ -38,29 +38,10 @@ def percentile(values: Sequence[float], level: float) -> float:
     return ordered[min(len(ordered) - 1, int(level * len(ordered)))]
 
 
-def _alone(job: Job, steps: Sequence[tuple[facts.StepCost, float]]) -> float:
-    """ms that a request takes on the fastest server of a fleet with nothing else on it."""
-    held = job.prompt + job.output / 2
-    return min(
-        slowdown
-        * (
-            step.prefill * job.prompt
-            + job.output * (step.base + step.per_sequence + step.per_kv_token * held)
-        )
-        for step, slowdown in steps
-    )
-
-
-def _steps(servers: Sequence[Server]) -> list[tuple[facts.StepCost, float]]:
-    """What a step takes on each kind of server of a fleet, and how many times slower those are."""
-    specs = {server.spec for server in servers}
-    return [(facts.coefficients(spec.gpu, spec.model, spec.precision), spec.slowdown) for spec in specs]
-
-
 def _fairness(jobs: Sequence[Job], servers: Sequence[Server]) -> float:
     """How much the worst-served key below its fair share is slowed, against the median of the keys (1: as
-    much). A key is slowed by what its requests take over what they would take alone."""
-    steps = _steps(servers)
+    much). A key is slowed by what its requests take over what they would take alone on the fastest server."""
+    specs = {server.spec for server in servers}
     by_key: dict[str, list[Job]] = defaultdict(list)
     for job in jobs:
         by_key[job.key].append(job)
@@ -73,7 +54,9 @@ def _fairness(jobs: Sequence[Job], servers: Sequence[Server]) -> float:
         done = [job for job in of if not job.failure]
         if not done:
             return inf
-        return fmean((job.finished - job.arrival) / _alone(job, steps) for job in done)
+        return fmean(
+            (job.finished - job.arrival) / min(alone_ms(job, spec) for spec in specs) for job in done
+        )
 
     slow = {key: slowdown(of) for key, of in by_key.items() if len(of) >= 10}
     if len(slow) < 3:

@@ -106,3 +106,12 @@ def beside(rows: Sequence[tuple[str, Mapping[str, float], Mapping[str, Any]]], c
         known = {"completed_qps": told["qps"], "p99_done_s": told["p99_s"], **told}
         table.add_row(policy, *_closed(known), *_closed(here))
     console.print(table)
+
+
+def limits(rows: Sequence[Mapping[str, float]], console: Console) -> None:
+    """What no policy can better."""
+    for row in rows:
+        console.print(
+            f"{row['capacity']:,} KV tokens: {row['full_memory_rate']:.1f}/s with memory full all the time; "
+            f"p99 of requests on an idle server {row['alone_p99_s']:.1f} s"
+        )

@@ -10,6 +10,7 @@ import pytest
 from bench.policy import bars, figures, sustained
 from bench.policy.figures import Objectives
 from bench.policy.job import Job
+from bench.policy.limits import alone_ms
 from tests.unit.bench.policy.fleets import servers
 
 
@@ -101,8 +102,8 @@ def keyed(key: str, latency: float, prompt: int, output: int) -> Job:
 
 def test_a_key_is_slowed_by_what_its_requests_take_over_what_they_would_take_alone() -> None:
     fleet = servers(1)
-    alone = figures._alone(done(0, 0, 400, 100), figures._steps(fleet))
-    long = figures._alone(done(0, 0, 4000, 1000), figures._steps(fleet))
+    alone = alone_ms(done(0, 0, 400, 100), fleet[0].spec)
+    long = alone_ms(done(0, 0, 4000, 1000), fleet[0].spec)
     jobs = [keyed(key, alone, 400, 100) for key in "ab" for _ in range(40)]
     jobs += [keyed("c", 3 * alone, 400, 100) for _ in range(10)]
     jobs += [keyed("d", long, 4000, 1000) for _ in range(10)]
