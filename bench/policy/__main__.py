@@ -41,6 +41,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.policy", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a few cells and policies, one seed")
     parser.add_argument("--cells", default="", help="only these, comma-separated (`article`: its table)")
+    parser.add_argument("--policy", action="append", help="only this one (again for more)")
     parser.add_argument("--resume", action="store_true", help="leave what was recorded with this size")
     parser.add_argument("--tuning", action="store_true", help="with the seeds for tuning; writes nothing")
     parser.add_argument("--processes", type=int, default=2)
@@ -55,11 +56,16 @@ def main() -> int:
     if unknown:
         names = ", ".join((*known.cells, article.NAME))
         parser.error(f"no cell is named {unknown[0]!r}; known: {names}")
+    only = arguments.policy or []
+    for policy in only:
+        if policy not in ALL:
+            parser.error(f"no policy is named {policy!r}; known: {'; '.join(ALL)}")
     seeds = known.tuning_seeds if arguments.tuning else known.seeds
     bench = _Bench(known, arguments.quick, seeds[:1] if arguments.quick else seeds, arguments.tuning, console)
     try:
         with ProcessPoolExecutor(arguments.processes) as pool:
-            bench.run(chosen, pool, resume=arguments.resume, afresh=not arguments.cells)
+            again = arguments.resume or bool(arguments.cells or only)
+            bench.run(chosen, only, pool, resume=arguments.resume, afresh=not again)
     except MissingTraceError as error:
         print(error, file=sys.stderr)
         return 2
@@ -78,22 +84,32 @@ class _Bench:
         self._limits: list[dict[str, float]] = []
         self._began = time.perf_counter()
 
-    def _parts(self, names: Sequence[str], pool: ProcessPoolExecutor) -> list[Part]:
+    def _parts(self, names: Sequence[str], only: Sequence[str], pool: ProcessPoolExecutor) -> list[Part]:
         count = QUICK_REQUESTS if self._quick else None
-        policies = [name for name in ALL if name in QUICK_POLICIES] if self._quick else list(ALL)
+        policies = only or list(QUICK_POLICIES if self._quick else ALL)
         of_cells = [name for name in names if name in self._known.cells]
         found = cells.parts(self._known, of_cells, policies, Series(self._seeds, count, pool), self._quick)
         series = Series(self._seeds, count or article.REQUESTS, pool)
         self._limits = article.limits(self._known, series)
         if article.NAME in names:
-            found += article.parts(self._quick, series)
+            rows = article.parts(self._quick, series)
+            found += [part for part in rows if not only or part.marks["policy"] in only]
         return found
 
-    def run(self, names: Sequence[str], pool: ProcessPoolExecutor, *, resume: bool, afresh: bool) -> None:
-        """Run the parts. `afresh`: without the cases that were recorded, unless `resume`."""
-        if not self._tuning and (resume or not afresh):
+    def run(
+        self,
+        names: Sequence[str],
+        only: Sequence[str],
+        pool: ProcessPoolExecutor,
+        *,
+        resume: bool,
+        afresh: bool,
+    ) -> None:
+        """Run the parts, of all policies or `only` of these. `resume`: those that were not recorded;
+        `afresh`: forget what was recorded."""
+        if not self._tuning and not afresh:
             self._cases = record.recorded(self._quick)
-        parts = self._parts(names, pool)
+        parts = self._parts(names, only, pool)
         for number, part in enumerate(parts, start=1):
             if resume and record.has(self._cases, part.marks):
                 continue

@@ -34,8 +34,8 @@ TOLD: Final[dict[str, dict[str, float]]] = {
 """What the article tells."""
 CELLS: Final = {16_000: "conv-tight-crash", 54_000: "conv-13b-crash"}
 RATES: Final = {
-    16_000: (4, 5, 6, 7, 8, 9, 10, 11, 12, 13),
-    54_000: (10, 12, 14, 15, 16, 17, 18, 20, 22),
+    16_000: (4, 5, 6, 7, 8, 9, 10, 11, 12),
+    54_000: (10, 12, 14, 15, 16, 17, 18, 20),
 }
 TIGHT: Final = 16_000
 REQUESTS: Final = 2500

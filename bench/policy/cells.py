@@ -47,6 +47,8 @@ def parts(
     for name in names:
         size = _size(known, name, series)
         rows = [policy for policy in policies if policy in (known.cells[name].policies or policies)]
+        if not rows:
+            continue
         found.append(
             Part(
                 name,
@@ -54,9 +56,11 @@ def parts(
                 _every_policy(known, name, rows, series, size),
             )
         )
-        if name == MIXED and not quick:
+        if OWN not in rows or quick:
+            continue
+        if name == MIXED:
             found.append(Part(name, {"cell": name, "part": AT_SHARE, **size}, _at_share(series, size)))
-        if name == COMMON and not quick:
+        if name == COMMON:
             found.append(Part(name, {"cell": name, "part": STEPS, **size}, _coarse_steps(series, size)))
     return found
 
