@@ -93,9 +93,9 @@ def write(
     overall: Mapping[str, Any],
     cases: Sequence[Mapping[str, Any]],
     bars: Sequence[Bar],
-    folder: Path = RESULTS,
+    folder: Path | None = None,
 ) -> Path:
-    """Write `folder/NAME.json` and return its path.
+    """Write `folder/NAME.json` (None: in bench/results) and return its path.
 
     Each of `cases` is `{"case": {what was run}, figure: value, ...}`.
     """
@@ -112,6 +112,7 @@ def write(
             for bar in bars
         ],
     }
+    folder = folder or RESULTS
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.json"
     path.write_text(json.dumps(_plain(document), indent=2, allow_nan=False) + "\n")
