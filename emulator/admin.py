@@ -30,6 +30,7 @@ class Admin:
         router.add_get("/admin/executed", self.executed)
         router.add_delete("/admin/executed", self.forget)
         router.add_get("/admin/state", self.state)
+        router.add_post("/admin/kv", self.kv)
 
     async def health(self, request: web.Request) -> web.Response:
         """`GET /health`: 200 and nothing, as vLLM."""
@@ -77,6 +78,19 @@ class Admin:
         """`DELETE /admin/executed`: forget it."""
         self._server.journal.clear()
         return web.Response(status=204)
+
+    async def kv(self, request: web.Request) -> web.Response:
+        """`POST /admin/kv` with `{"kind": "chat", "request": {...}}`: digests of the tensors that are kept of
+        its prompt, a block each."""
+        tensors = self._server.tensors
+        if tensors is None:
+            raise ApiError(404, "no tensors are kept: start with --kv-bytes", code="no_tensors")
+        try:
+            asked = json.loads(await request.read())
+            found = tensors.digests(str(asked["kind"]), asked["request"])
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ApiError(400, str(error), code="invalid_request") from None
+        return web.json_response({"digests": found})
 
     async def state(self, request: web.Request) -> web.Response:
         """`GET /admin/state`: what the engine holds now."""

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from aiohttp import web
 
+from emulator import tokens
 from emulator.delivery import answer_headers, exact_tokens, request_id_of
 from emulator.openai import chat, completions, embeddings, prompt, responses
 from emulator.openai.answer import Answer, Choice, choices
@@ -34,6 +35,7 @@ class Endpoints:
         router.add_post(responses.PATH, self.responses)
         router.add_get(responses.PATH + "/{id}", self.response)
         router.add_delete(responses.PATH + "/{id}", self.delete_response)
+        router.add_post("/tokenize", self.tokenize)
         router.add_get("/v1/models", self.models)
         router.add_get("/v1/models/{id:.+}", self.model)
 
@@ -45,7 +47,7 @@ class Endpoints:
         made = _answer(
             "chatcmpl-", body, found, prompts, self._choices(request, found, prompts, chat.LIMITS[0])
         )
-        return await self._deliver(request, chat.ChatShape(made))
+        return await self._handed_over("chat", body, request, chat.ChatShape(made))
 
     async def completions(self, request: web.Request) -> web.StreamResponse:
         """`POST /v1/completions`."""
@@ -55,7 +57,7 @@ class Endpoints:
         made = _answer(
             "cmpl-", body, found, prompts, self._choices(request, found, prompts, completions.LIMITS[0])
         )
-        return await self._deliver(request, completions.CompletionShape(made))
+        return await self._handed_over("completions", body, request, completions.CompletionShape(made))
 
     async def responses(self, request: web.Request) -> web.StreamResponse:
         """`POST /v1/responses`."""
@@ -94,6 +96,17 @@ class Endpoints:
         await self._server.delivery.finish(generation, request_id_of(request))
         found = embeddings.document(str(body["model"]), prompts, size, form, settings.seed)
         return web.json_response(found, headers=answer_headers(request))
+
+    async def tokenize(self, request: web.Request) -> web.Response:
+        """`POST /tokenize`, as vLLM: the tokens of a chat (`messages`) or a text (`prompt`)."""
+        body = await self._body(request)
+        if "messages" in body:
+            read = prompt.chat(body["messages"], body.get("tools"))
+        else:
+            (read,) = prompt.plain(body.get("prompt"), "prompt")
+        found = tokens.numbers(read.text)
+        context = self._server.settings.context
+        return web.json_response({"count": len(found), "max_model_len": context, "tokens": found})
 
     async def models(self, request: web.Request) -> web.Response:
         """`GET /v1/models`."""
@@ -146,6 +159,16 @@ class Endpoints:
             choice for read in prompts for choice in choices(settings, read, found, exact, limit)
         )
         return [replace(choice, index=i) for i, choice in numbered]
+
+    async def _handed_over(
+        self, kind: str, body: dict[str, Any], request: web.Request, shape: Shape
+    ) -> web.StreamResponse:
+        """Deliver an answer, with the cache taken over or offered as the request says."""
+        handover = self._server.handover
+        if handover is None:
+            return await self._deliver(request, shape)
+        await handover.take(kind, body)
+        return handover.offer(body, await self._deliver(request, shape))
 
     async def _deliver(self, request: web.Request, shape: Shape) -> web.StreamResponse:
         delivery, cut = self._server.delivery, self._server.faults.cut_after()

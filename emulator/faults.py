@@ -28,6 +28,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "xid": {"code": 79, "seconds": None},
     # The process dies.
     "crash": {},
+    # The process dies when it has sent the first piece of a cache.
+    "crash_in_transfer": {},
     # /metrics answers with this status; the rest works.
     "refuse_metrics": {"status": 503, "seconds": None},
 }
@@ -125,6 +127,11 @@ class Faults:
         """Wait while the server is frozen."""
         while not self._thawed.is_set():
             await self._thawed.wait()
+
+    def after_a_piece(self) -> None:
+        """A piece of a cache was sent."""
+        if "crash_in_transfer" in self.active:
+            self._actions.crash()
 
     @property
     def xid(self) -> int:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from emulator.clock import EngineClock
 from emulator.dcgm_metrics import DcgmMetrics
@@ -18,6 +19,10 @@ from emulator.pump import Pump
 from emulator.settings import Settings
 from emulator.vllm_metrics import VllmMetrics
 from tokenweir import facts
+
+if TYPE_CHECKING:
+    from emulator.handover import Handover
+    from emulator.kv_tensors import KvTensors
 
 logger = logging.getLogger(__name__)
 
@@ -41,8 +46,15 @@ class Server:
         self.dcgm = DcgmMetrics(self.engine, self.clock, settings, lambda: self.faults.xid)
         self.delivery = Delivery(self.pump, self.journal, self.metrics, settings)
         self.responses = ResponseStore()
+        self.tensors = self._tensors() if settings.kv_bytes else None
+        self.handover: Handover | None = None
         self.started = int(time.time())
         self._ready_at = loop.time() + settings.startup_seconds
+
+    def _tensors(self) -> KvTensors:
+        from emulator.kv_tensors import KvTensors  # noqa: PLC0415  (torch takes seconds, and may not be there)
+
+        return KvTensors(self.engine, self.settings.kv_bytes, self.pump.tick)
 
     @property
     def ready(self) -> bool:

@@ -36,6 +36,8 @@ class Settings:
     """Run a non-streamed request on when its client has left, as llama.cpp does."""
     journal: Path | None = None
     """File to which the ids of executed requests are appended."""
+    kv_bytes: int = 0
+    """Bytes of real tensors that stand for a token's KV cache; 0: none are kept, and no cache is moved."""
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
@@ -49,6 +51,8 @@ class Settings:
             raise SettingsError(
                 f"capacity must be at least one block of {facts.BLOCK} tokens, got {self.capacity}"
             )
+        if self.kv_bytes < 0:
+            raise SettingsError(f"KV bytes of a token must not be negative, got {self.kv_bytes}")
         if self.max_model_len is not None and not 2 <= self.max_model_len <= self.kv_tokens:
             raise SettingsError(
                 f"max-model-len must be between 2 and the KV capacity of {self.kv_tokens} tokens, "

@@ -26,6 +26,15 @@ _starts = [_random.randrange(0, len(_WORDS), TOKEN_BYTES) for _ in range(_RING_T
 _RING = "".join(_WORDS[start : start + TOKEN_BYTES] for start in _starts)
 
 
+def numbers(text: str) -> list[int]:
+    """The tokens of a text as numbers."""
+    data = text.encode("utf-8", "surrogatepass")
+    return [
+        int.from_bytes(data[begin : begin + TOKEN_BYTES], "little")
+        for begin in range(0, len(data), TOKEN_BYTES)
+    ]
+
+
 def count(text: str) -> int:
     """Tokens of a text."""
     return -(-(len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))) // TOKEN_BYTES)

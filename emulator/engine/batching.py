@@ -125,7 +125,11 @@ class Engine:
 
     def restart(self, now: float) -> None:
         """Start again with empty memory."""
-        self.memory = KvMemory(self.memory.blocks, self.memory.hash_blocks)
+        watch, self.memory.watch = self.memory.watch, None
+        if watch is not None:
+            for key in self.memory.cache.references:
+                watch.lost(key)
+        self.memory = KvMemory(self.memory.blocks, self.memory.hash_blocks, watch)
         self._decoding = DecodingGroup()
         self._held = Holdings(self.memory, self.limits, self._decoding)
         self.now, self.alive, self._last_start = now, True, -inf

@@ -7,18 +7,30 @@ queue.
 
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
+from typing import Protocol
 
 from emulator.engine.prefix_cache import PrefixCache
+
+
+class BlockWatch(Protocol):
+    """Hears of the hash blocks in memory."""
+
+    def filled(self, key: Hashable) -> None:
+        """A block was given a hash."""
+
+    def lost(self, key: Hashable) -> None:
+        """Its memory is used for something else."""
 
 
 class KvMemory:
     """`blocks` blocks of KV memory; one hash block is `hash_blocks` of them."""
 
-    def __init__(self, blocks: int, hash_blocks: int = 1) -> None:
+    def __init__(self, blocks: int, hash_blocks: int = 1, watch: BlockWatch | None = None) -> None:
         if blocks < 1 or hash_blocks < 1:
             raise ValueError(f"KV memory needs at least one block, got {blocks} of {hash_blocks}")
         self.blocks, self.hash_blocks = blocks, hash_blocks
         self.free = blocks
+        self.watch = watch
         self.cache = PrefixCache()
         # Plain runs have negative keys and their length as value; hash blocks their hash and `hash_blocks`.
         self._queue: OrderedDict[Hashable, int] = OrderedDict({-1: blocks})
@@ -45,6 +57,8 @@ class KvMemory:
                 queue.move_to_end(self._run, last=False)
             if key in self.cache.references:
                 del self.cache.references[key]
+                if self.watch is not None:
+                    self.watch.lost(key)
             count -= length
 
     def give(self, plain: int, shared: Sequence[Hashable]) -> None:
@@ -76,7 +90,24 @@ class KvMemory:
         references = self.cache.references
         if key not in references:
             references[key] = 1
+            if self.watch is not None:
+                self.watch.filled(key)
             return True
         self.hold((key,))
         self.give(self.hash_blocks, ())
         return False
+
+    def adopt(self, keys: Sequence[Hashable]) -> int:
+        """Put hash blocks that come from elsewhere into memory, in order, as long as free memory lasts;
+        nobody holds them then. Returns how many of the leading ones are in memory."""
+        have = self.cache.match(keys, len(keys))
+        held = list(keys[:have])
+        self.hold(held)
+        for key in keys[have:]:
+            if self.free < self.hash_blocks:
+                break
+            self.take(self.hash_blocks)
+            self.name(key)
+            held.append(key)
+        self.give(0, held)
+        return len(held)

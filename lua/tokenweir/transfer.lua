@@ -147,10 +147,10 @@ local function ask(r, from, most)
 end
 
 local function take(r, answer, kv_bytes)
-  local tokens = min(answer.tokens, r.prompt)
-  r.brought = max(0, tokens - r.reckoned)
+  local tokens = answer.tokens
+  r.brought = max(0, min(tokens, r.prompt) - r.reckoned)
   r.kv_params = answer.parameters
-  ledger.brought(r, max(tokens, r.reckoned))
+  ledger.brought(r, min(r.prompt, max(tokens, r.reckoned)))
   metrics.add("kv_transfer_tokens", tokens, r.model)
   metrics.add("kv_transfer_bytes", answer.bytes > 0 and answer.bytes or tokens * kv_bytes, r.model)
 end

@@ -50,6 +50,8 @@ class Transfers:
         self._changed = asyncio.Event()
         self._calls: Calls | None = None
         self._service: Service | None = None
+        self._told = ""
+        """Why it could not be opened; told once."""
 
     def follow(self, config: TransferConfig) -> None:
         """Have this configuration put into effect."""
@@ -66,7 +68,9 @@ class Transfers:
             try:
                 await self._open(self._wanted)
             except (ConfigError, OSError) as error:
-                log.error("kv_transfer_not_served", reason=str(error))
+                if str(error) != self._told:
+                    self._told = str(error)
+                    log.error("kv_transfer_not_served", socket=str(self._socket), reason=str(error))
                 await asyncio.sleep(AGAIN_S)
                 self._changed.set()
 
@@ -76,7 +80,7 @@ class Transfers:
             self._calls = Calls()
             service = Service(self._socket, adapter_of(wanted, self._calls, self._folder), self._end_of)
             await service.open()
-            self._service = service
+            self._service, self._told = service, ""
             log.info("kv_transfer_served", adapter=wanted.adapter.value)
         self._served = wanted
 

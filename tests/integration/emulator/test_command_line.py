@@ -81,3 +81,19 @@ def test_options_that_make_no_sense_are_refused(root: Path, options: list[str], 
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--kv-port", "1"], "go with --kv-bytes"),
+        (["--kv-bytes", "64", "--kv-pace", "0"], "--kv-pace must be above 0"),
+        (["--kv-bytes", "64", "--host", "0.0.0.0"], "an agent on 0.0.0.0 needs --kv-token-file"),
+        (["--kv-bytes", "64", "--kv-token-file", "/no/such.token"], "/no/such.token"),
+    ],
+)
+def test_an_agent_that_cannot_be_is_refused(root: Path, options: list[str], says: str) -> None:
+    command = [sys.executable, "-m", "emulator", "--port", "0", *options]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert says in done.stderr

@@ -23,6 +23,7 @@ def test_the_context_is_the_models_at_most_the_capacity() -> None:
         ({"speed": 0.0}, "speed must be above 0"),
         ({"gpus": 0}, "gpus must be at least 1"),
         ({"startup_seconds": -1.0}, "startup seconds must not be negative"),
+        ({"kv_bytes": -1}, "KV bytes of a token must not be negative"),
         ({"capacity": 15}, "capacity must be at least one block of 16 tokens"),
         ({"capacity": 1600, "max_model_len": 1601}, "between 2 and the KV capacity of 1600"),
     ],

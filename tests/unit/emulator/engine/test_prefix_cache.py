@@ -1,14 +1,28 @@
 """Prefixes in KV memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 from emulator.engine import Engine, Request
+from emulator.engine.kv_memory import KvMemory
 from tests.unit.emulator.engine.engines import held_blocks
 
 Make = Callable[..., Engine]
 Run = Callable[[Engine], float]
 
 PREFIX = ("a", "b", "c", "d")
+
+
+class Watch:
+    """Keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.there: list[Hashable] = []
+
+    def filled(self, key: Hashable) -> None:
+        self.there.append(key)
+
+    def lost(self, key: Hashable) -> None:
+        self.there.remove(key)
 
 
 def test_a_second_request_finds_the_prefix_of_the_first(make_engine: Make, run: Run) -> None:
@@ -127,3 +141,46 @@ def test_hash_blocks_may_be_larger_than_memory_blocks(make_engine: Make, run: Ru
         run(engine)
     assert request.cached == 1024
     assert held_blocks(engine) == 0
+
+
+def test_blocks_that_come_from_elsewhere_are_found_and_held_by_nobody(make_engine: Make, run: Run) -> None:
+    engine = make_engine()
+    assert engine.memory.adopt(PREFIX[:3]) == 3
+    assert held_blocks(engine) == 0
+    request = Request(80, 5, PREFIX)
+    engine.submit(request, 0)
+    run(engine)
+    assert request.cached == 48
+
+
+def test_no_more_of_them_are_taken_than_there_is_room_for() -> None:
+    memory = KvMemory(4)
+    memory.take(2)
+    assert memory.adopt(("a", "b", "c")) == 2
+    assert (memory.free, memory.cache.match(("a", "b", "c"), 3)) == (2, 2)
+
+
+def test_those_that_are_there_already_stay(make_engine: Make, run: Run) -> None:
+    engine = make_engine()
+    engine.submit(Request(40, 1, PREFIX[:2]), 0)
+    run(engine)
+    free = engine.memory.free
+    assert engine.memory.adopt(PREFIX) == 4
+    assert engine.memory.free == free
+    assert engine.memory.adopt(PREFIX) == 4
+
+
+def test_who_watches_hears_of_blocks_that_are_filled_and_lost(make_engine: Make, run: Run) -> None:
+    engine, watch = make_engine(), Watch()
+    engine.memory.watch = watch
+    engine.submit(Request(80, 5, PREFIX), 0)
+    run(engine)
+    assert watch.there == list(PREFIX)
+    engine.memory.take(engine.memory.free)
+    assert watch.there == []
+    engine.memory.give(engine.memory.blocks, ())
+    engine.memory.adopt(PREFIX[:2])
+    assert watch.there == list(PREFIX[:2])
+    engine.restart(1e6)
+    assert watch.there == []
+    assert engine.memory.watch is watch

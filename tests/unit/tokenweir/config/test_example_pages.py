@@ -29,5 +29,5 @@ def test_every_kind_of_actuator_has_an_example():
 def test_every_way_to_move_caches_that_needs_something_of_backends_has_an_example():
     configs = [parse(text, "docs/sessions.md") for text in blocks("docs/sessions.md", "yaml", "tested")]
     adapters = {config.sessions.transfer.adapter for config in configs}
-    assert adapters == {"lmcache"}
+    assert adapters == {"lmcache", "agent"}
     assert all(backend.transfer for config in configs for backend in config.backends)
