@@ -39,8 +39,9 @@ local peers, peers_at = 0, 0
 local rings = rings_of.new()
 local everyone, everyone_count = {}, 0
 
+-- A gateway that starts may know the fleet before the settings.
 local function on(settings)
-  return settings.sessions.affinity
+  return settings and settings.sessions.affinity
 end
 
 -- The hash of a response's id, as the halves of a session's.

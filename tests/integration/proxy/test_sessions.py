@@ -8,6 +8,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -275,6 +276,23 @@ class TestResponses:
 
     def test_a_response_that_nobody_here_knows_is_the_engines_to_judge(self, gateway: Gateway) -> None:
         assert self.ask(gateway, previous_response_id="resp_unknown").status_code == 200
+
+
+def test_a_gateway_that_knows_the_fleet_before_the_settings_starts_all_the_same(
+    tmp_path: Path, redis_server: Any, four: list[Upstream]
+) -> None:
+    gateway = Gateway(tmp_path / "gateway", redis_server.port)
+    try:
+        gateway.publish(*fleet(four), wait=False)
+        gateway.start()
+        gateway.wait_for("snapshot", gateway.sequence)
+        assert gateway.get("/readyz").status_code == 503
+        time.sleep(0.5)  # the load of the fleet is looked at four times a second
+        gateway.configure(models=[{"name": "llama"}])
+        assert ask(gateway, "s1")
+    finally:
+        gateway.stop()
+    assert "aborted" not in gateway.error_log()
 
 
 def test_parameters_of_disaggregated_serving_pass_both_ways_unchanged(
