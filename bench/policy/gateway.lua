@@ -282,7 +282,7 @@ return function(policy_name, seed)
   end
 
   --- It waits, in the core's order; `flow` is whose it is, `most` how long it may wait, ms.
-  -- @return whether it is certain that it will not be served by then: it is refused
+  -- @return whether it will probably not be served by then: it is refused
   function gateway.enter(id, flow, now, most)
     local r = records[id]
     local w = {
@@ -294,12 +294,12 @@ return function(policy_name, seed)
       return release_rate(r)
     end)
     local _, ms = queue.expect(line, w, now)
-    local least = queue.at_least(line, ms, now)
+    local least = queue.at_least(line, ms)
     return least ~= nil and least > most
   end
 
-  function gateway.leave(id)
-    queue.remove(line, waiters[id])
+  function gateway.leave(id, now)
+    queue.remove(line, waiters[id], now)
     waiters[id] = nil
   end
 

@@ -215,7 +215,7 @@ class Tokenweir(Router):
 
     def leave(self, job: Job, now: float) -> None:
         """Out of the queue."""
-        self._gateway.leave(job.number)
+        self._gateway.leave(job.number, now)
         del self._jobs[job.number], self._arrivals[job.number]
         self._lua_release(job.number)
 

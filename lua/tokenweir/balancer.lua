@@ -96,6 +96,7 @@ local function again(r)
   waiting.will_wake()
   ledger.release(r)
   waiting.wake(now)
+  r.tried = r.tried or {}
   r.tried_count = r.tried_count + 1
   r.tried[r.tried_count] = r.place
   r.pool = pool

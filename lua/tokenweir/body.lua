@@ -9,6 +9,8 @@ local errors = require "tokenweir.errors"
 local form = require "tokenweir.core.form"
 local json_string = require "tokenweir.core.json_string"
 local posix = require "tokenweir.posix"
+local prefix_blocks = require "tokenweir.core.prefix_blocks"
+local record = require "tokenweir.record"
 local request = require "tokenweir.core.request"
 local splice = require "tokenweir.core.splice"
 
@@ -20,6 +22,9 @@ local find, lower = string.find, string.lower
 local ipairs, type, unpack = ipairs, type, unpack
 
 local THREADS, MODULE = "tokenweir", "tokenweir.body_file"
+
+--- Reading more than so many bytes again would hold the worker up for more than some 20 us.
+local MOST_READ_AGAIN = 16384
 
 local EMPTY = bytes.of("")
 
@@ -124,6 +129,34 @@ function _M.read(r)
   local ok, code, message, param = request.parse_bytes(r.kind, p or EMPTY, size or 0, r.parsed)
   if not ok then
     return refuse_unless_other(r, code, message, param)
+  end
+end
+
+--- Puts aside what was read of a request's body while it waits: it is cheaper to be read again than to be kept.
+function _M.put_aside(r)
+  local parsed = r.parsed
+  if not parsed.kind or parsed.file or parsed.size > MOST_READ_AGAIN then
+    return
+  end
+  if r.blocks then
+    local kept = prefix_blocks.keep(r.blocks)
+    if kept == r.blocks then
+      return
+    end
+    r.blocks = kept
+  end
+  request.clear(parsed)
+  record.put_aside(r)
+end
+
+--- Reads it again.
+function _M.take_up(r)
+  if record.take_up(r) then
+    local p, size = body_bytes.get()
+    request.parse_bytes(r.kind, p or EMPTY, size or 0, r.parsed)
+    if r.blocks then
+      r.blocks = r.parsed.tally.blocks
+    end
   end
 end
 

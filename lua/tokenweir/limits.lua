@@ -62,7 +62,8 @@ function _M.admit(r, key, cost)
   local wall = ngx.now() * 1000
   local minute = window(wall)
   local names = names_of(key, minute)
-  local limited = r.limits
+  local limited = r.limits or {}
+  r.limits = limited
   limited.minute, limited.requests, limited.tokens, limited.charged = minute, nil, nil, nil
   r.limited = limited
   local requests, tokens = key_use(key.id, minute)

@@ -3,6 +3,7 @@
 -- Who is served is chosen by whoever looks, in the name of those who wait (`look`): it picks and reserves for them and
 -- wakes them. One waiter of a worker, the pilot, looks every few milliseconds, so that a place that is freed in another
 -- worker is found; it needs no timer, since timers stop at a reload while the old workers still hold waiters.
+local clock = require "tokenweir.clock"
 local core = require "tokenweir.core.queue"
 local pick = require "tokenweir.pick"
 local queue_lines = require "tokenweir.queue_lines"
@@ -10,9 +11,10 @@ local queue_metrics = require "tokenweir.queue_metrics"
 local region = require "tokenweir.region"
 local state = require "tokenweir.state"
 
-local pick_for, soonest, take = pick.pick, pick.soonest, pick.take
+local pick_for, release_rate, soonest, take = pick.pick, pick.release_rate, pick.soonest, pick.take
 local held, tide_of = queue_lines.held, region.tide
 local max = math.max
+local now_ms = clock.ms
 
 local MEASURE_MS = 100
 local SWEEP_MS = 100
@@ -26,8 +28,8 @@ local by_place, entries, count = {}, {}, 0
 local waiting = 0
 local swept_at = 0
 
--- What `try` and `hold` work with, while one look lasts.
-local known_now, now_now
+-- What `try` and `hold` work with, while one look lasts, and `guess`.
+local known_now, now_now, guess_for
 
 local function entry_of(place)
   local entry = by_place[place]
@@ -126,6 +128,10 @@ function _M.look(now)
   end
 end
 
+local function guess()
+  return release_rate(known_now, guess_for, now_now)
+end
+
 --- Puts a request into its model's queue.
 -- @param w see `core/queue`, with `record`; it gets `place` besides
 function _M.enter(w, known, now)
@@ -133,9 +139,8 @@ function _M.enter(w, known, now)
   w.place = r.pool.place
   local entry = entry_of(w.place)
   refresh(entry, known)
-  core.push(entry.q, w, now, function()
-    return pick.release_rate(known, r, now)
-  end)
+  known_now, now_now, guess_for = known, now, r
+  core.push(entry.q, w, now, guess)
   waiting = waiting + 1
   queue_lines.count(w.place, core.CLASS[w.priority], 1, w.bytes)
 end
@@ -143,7 +148,7 @@ end
 --- Takes a request out that gives up. Does nothing for one that is out.
 function _M.leave(w)
   if w.waits then
-    core.remove(by_place[w.place].q, w)
+    core.remove(by_place[w.place].q, w, now_ms())
     uncount(w)
   end
 end
@@ -156,10 +161,10 @@ function _M.expect(w, now)
 end
 
 --- @param more ms that it takes after its wait
--- @return ms that this will certainly be, wait and all; nil: nothing was measured
+-- @return ms that it has to have time for, wait and all; nil: nothing was measured
 function _M.at_least(w, now, more)
   local _, ms = _M.expect(w, now)
-  return core.at_least(by_place[w.place].q, ms and ms + more, now)
+  return core.at_least(by_place[w.place].q, ms and ms + more)
 end
 
 --- Some waiter of this worker, or nil.

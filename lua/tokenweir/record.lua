@@ -29,15 +29,38 @@ local MOST_POOLED = 1024
 --- All members that a record may have. LuaJIT takes the next power of two: with more than 128 each of ten thousand
 -- waiting requests would cost 3 KB more.
 local MEMBERS = 128
+--- While so many of a worker wait, those that come get room for what one has that waits: it grows when it is served,
+-- and is not used again.
+local MANY, MEMBERS_OF_MANY = 64, 64
 
 local _M = {}
 
 local pool, pooled = {}, 0
 local by_number, next_number = {}, 0
 
+local function from(list, make)
+  local last = #list
+  local state = list[last]
+  list[last] = nil
+  return state or make()
+end
+
+local function give_to(list, state)
+  if state and #list < MOST_POOLED then
+    list[#list + 1] = state
+  end
+end
+
+-- What was read of bodies is kept in tables of several KB, which those that wait put aside: others use them meanwhile.
+local parsings = {}
+--- What such a one holds instead: no body. Never written.
+local ASIDE = request.new()
+local aside = 0
+
 local function new()
-  return fixed_table.new(MEMBERS, {
-    parsed = request.new(), tried = {}, tried_count = 0, limits = {},
+  local small = aside > MANY
+  return fixed_table.new(small and MEMBERS_OF_MANY or MEMBERS, {
+    parsed = from(parsings, request.new), tried_count = 0, small = small,
     use = 0, stream = false, n = 1, prompt = 0, tries = 0,
   })
 end
@@ -60,19 +83,6 @@ end
 -- Readers of answers, which a request needs only once one has begun: those that wait hold none.
 local streams, plains = {}, {}
 
-local function from(list, make)
-  local last = #list
-  local state = list[last]
-  list[last] = nil
-  return state or make()
-end
-
-local function give_reader(list, state)
-  if state and #list < MOST_POOLED then
-    list[#list + 1] = state
-  end
-end
-
 --- Lets a record read a stream of events: `r.sse`.
 function _M.read_stream(r)
   r.sse = from(streams, sse.new)
@@ -85,19 +95,41 @@ function _M.read_plain(r)
   usage.reset(r.usage)
 end
 
+--- Lends what was read of a body to others; `take_up` is to be called before it is looked at again.
+function _M.put_aside(r)
+  give_to(parsings, r.parsed)
+  r.parsed, aside = ASIDE, aside + 1
+end
+
+--- Gives a record a table for what is read of its body, if it put the one it had aside.
+-- @return boolean, whether it had
+function _M.take_up(r)
+  if r.parsed ~= ASIDE then
+    return false
+  end
+  r.parsed, aside = from(parsings, request.new), aside - 1
+  return true
+end
+
 --- Gives a record back; it must not be used any more.
 function _M.give(r)
   if r.number then
     by_number[r.number] = nil
   end
-  give_reader(streams, r.sse)
-  give_reader(plains, r.usage)
-  if pooled >= MOST_POOLED then
-    return
-  end
-  if r.parsed.kind then
+  give_to(streams, r.sse)
+  give_to(plains, r.usage)
+  if r.parsed == ASIDE then
+    aside = aside - 1
+    r.parsed = nil
+  elseif r.parsed.kind then
     request.clear(r.parsed)
   end
+  if pooled >= MOST_POOLED or r.small then
+    give_to(parsings, r.parsed)
+    r.taken, r.parsed = false, nil
+    return
+  end
+  r.parsed = r.parsed or from(parsings, request.new)
   r.taken, r.arrived, r.number, r.answered, r.error_page = false, nil, nil, nil, nil
   r.kind, r.key, r.priority, r.pool, r.model, r.deadline, r.limited, r.waiter = nil, nil, nil, nil, nil, nil, nil, nil
   r.stream, r.n, r.prompt, r.prompt_bytes, r.max_tokens = false, 1, 0, 0, nil

@@ -4,6 +4,7 @@
 -- Each waiter sleeps on a semaphore until it is served, or its time is over. The first that comes is the pilot: it also
 -- looks every few milliseconds in the name of all who wait in this worker (`queues.lua`); when it goes, another is
 -- woken to take its place.
+local body = require "tokenweir.body"
 local breaker = require "tokenweir.breaker"
 local clock = require "tokenweir.clock"
 local core = require "tokenweir.core.queue"
@@ -121,7 +122,7 @@ local function has_room(w, place, queue)
     and queue_lines.waiting_bytes(c) + w.bytes <= (class.max_bytes or queue.max_bytes)
 end
 
--- Whether it is certain that a request will not be served in time.
+-- Whether a request will probably not be served in time.
 local function hopeless(w, r, known, now, until_ms)
   local least = queues.at_least(w, now, 0)
   if not least then
@@ -187,6 +188,9 @@ function _M.wait(r, known, now, reason)
   if not w.granted and hopeless(w, r, known, now, until_ms) then
     return give_up(w, r, r.deadline and r.deadline < now + allowed and "deadline" or "max_wait", now)
   end
+  if not w.granted then
+    body.put_aside(r)
+  end
   while not w.granted do
     if now >= until_ms then
       return give_up(w, r, deadline.reached(r, now) and "deadline_exceeded" or "max_wait", now)
@@ -210,6 +214,7 @@ function _M.wait(r, known, now, reason)
   end
   r.waiter = nil
   step_down(w)
+  body.take_up(r)
   return state.current(now)
 end
 

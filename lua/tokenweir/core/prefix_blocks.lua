@@ -8,7 +8,10 @@ local hash = require "tokenweir.core.hash"
 local hash_bytes = hash.bytes
 local copy = ffi.copy
 
-ffi.cdef [[
+--- Blocks of a prompt of 4 KB.
+local FEW = 4
+
+local DEFINITION = [[
 typedef struct {
   int32_t count;                   /* whole blocks */
   double bytes, end_at;            /* read so far; where the present block ends */
@@ -16,11 +19,20 @@ typedef struct {
   uint64_t hash[64];               /* of everything up to the end of each block */
   double bytes_to[64];             /* where each block ends */
 } tw_prefix_blocks;
+typedef struct {                   /* the same of a short prompt, as far as it is read after the body was */
+  int32_t count;
+  double bytes;
+  uint64_t hash[FEW];
+  double bytes_to[FEW];
+} tw_few_prefix_blocks;
 ]]
+
+ffi.cdef((DEFINITION:gsub("FEW", FEW)))
 
 --- Blocks of each size, and the sizes in bytes.
 local MOST, OF_A_SIZE, FIRST = 64, 16, 1024
 
+local few = ffi.typeof("tw_few_prefix_blocks")
 local sizes = ffi.new("double[?]", MOST + 1)
 for k = 0, MOST - 1 do
   sizes[k] = FIRST * 4 ^ ((k - k % OF_A_SIZE) / OF_A_SIZE)
@@ -35,6 +47,20 @@ function _M.new()
   local blocks = ffi.new("tw_prefix_blocks")
   _M.clear(blocks)
   return blocks
+end
+
+--- A copy that takes as little memory as it can, to be read only.
+-- @return a table-like of `count`, `bytes`, `hash` and `bytes_to`; the blocks themselves where they are many
+function _M.keep(blocks)
+  local count = blocks.count
+  if count > FEW then
+    return blocks
+  end
+  local kept = few()
+  kept.count, kept.bytes = count, blocks.bytes
+  copy(kept.hash, blocks.hash, 8 * count)
+  copy(kept.bytes_to, blocks.bytes_to, 8 * count)
+  return kept
 end
 
 --- Makes the blocks ready for another prompt.

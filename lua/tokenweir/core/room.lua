@@ -98,12 +98,15 @@ function _M.soonest(view, candidates, count, request, kept)
 end
 
 --- Tokens that a backend releases in a ms, reckoned from what is on it: each of its requests leaves after about the
--- time that one like this takes.
+-- time that one of their mean size takes, or one like this where that is longer.
 -- @param own see `demand.measure`, of a usual request
 function _M.release_rate(load, fleet, i, own)
   local row = load[i]
+  local tokens = row.held + row.remaining
   local step = fleet.base[i] + fleet.per_sequence[i] * row.n + fleet.per_kv_token[i] * row.held
-  return (row.held + row.remaining) / (fleet.prefill[i] * own.prompt + own.expected * step)
+  local each = row.n > 0 and tokens / row.n or 0
+  local output = max(own.expected, each - own.prompt)
+  return tokens / (fleet.prefill[i] * own.prompt + output * step)
 end
 
 --- Tokens that the request needs of an empty backend i, by its predicted tail where that is what counts there.

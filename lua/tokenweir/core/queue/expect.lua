@@ -40,7 +40,9 @@ end
 
 --- Marks this worker's waiters, and measures the rate.
 function _M.measure(q, now)
-  wait.sample(q.shared, front.served(q), now)
+  if wait.is_due(q.shared, now) then
+    wait.sample(q.shared, front.served(q), now)
+  end
   for c = 0, LAST_CLASS do
     mark(q.own, c, q.order[c])
   end
@@ -84,7 +86,7 @@ function _M.of(q, w, now)
   if not raw then
     return count + 1, nil, nil
   end
-  if not w.raw and wait.is_measured(q.shared, now) then
+  if not w.raw and wait.is_measured(q.shared) then
     w.raw, w.raw_at = raw, now  -- to be compared with what comes true
   end
   local class = CLASS[w.priority]

@@ -4,7 +4,7 @@
 --   local w = { priority = "normal", flow = "key-a", work = 700, record = ... }
 --   queue.push(q, w, now)
 --   local w, found = queue.next(q, now, tide, try, hold)   -- again and again until it returns nil
---   queue.remove(q, w)                                 -- one that gives up; whom `next` returns is out already
+--   queue.remove(q, w, now)                            -- one that gives up; whom `next` returns is out already
 --   local position, ms, most = queue.expect(q, w, now)
 --
 -- A waiter `w` is a table of the caller's:
@@ -49,9 +49,6 @@ local pairs, sub = pairs, string.sub
 local CLASS, LAST_CLASS = memory.CLASS, memory.LAST_CLASS
 
 local MOST_LABEL = 71
-
---- An estimate may be too high; this share of it is certain.
-local CERTAIN = 0.5
 
 --- By score, long outputs stand behind all short ones.
 local LONG = 1e13
@@ -183,12 +180,23 @@ local function take_out(q, w)
   tell(q, c)
 end
 
+-- When the last one has gone, what was served until then is measured.
+local function rest(q, now)
+  if q.size == 0 and waiting(q) == 0 then
+    wait.sample(q.shared, served(q), now)
+  end
+end
+
 --- Takes a waiter out that gives up: it left, waited too long, or is dropped. Does nothing for one that is out.
-function _M.remove(q, w)
+function _M.remove(q, w, now)
   if not w.waits then
     return
   end
   take_out(q, w)
+  if w.raw then
+    wait.outlast(q.shared, w.raw, now - w.raw_at)
+  end
+  rest(q, now)
   if w.tag then
     tags.take_back(q.shared, w.flow_id, w.tag, w.cost)
   end
@@ -215,13 +223,14 @@ local function serve(q, w, now)
   -- By score a class is owed turns for its oldest, whatever else of it is served.
   local settles = not q.by_score or at(q.ages[c], 1) == w
   take_out(q, w)
-  q.own.served = q.own.served + w.work
+  q.own.served, q.shared.gone = q.own.served + w.work, q.shared.gone + 1
   if settles then
     tags.settle(q.shared, c, q.floors[c], w.work, sum)
   end
   if w.raw then
     wait.learn(q.shared, w.raw, now - w.raw_at)
   end
+  rest(q, now)
   show(q)
 end
 
@@ -271,14 +280,12 @@ end
 -- somebody waits.
 _M.measure = expect.measure
 
---- What is certain of an estimate that rests on what `expect` said. Who has no time for that will not be served in
--- time, and is refused at once.
--- @param ms number or nil
+--- What one has to have time for that is not to be refused at once: what it may expect, where that was measured. Where
+-- this is too long, so many wait that backends stay fed whoever is refused: better now than after the wait.
+-- @param ms number or nil: what `expect` said
 -- @return number ms, or nil: nothing was measured
-function _M.at_least(q, ms, now)
-  if ms and wait.is_measured(q.shared, now) then
-    return CERTAIN * ms
-  end
+function _M.at_least(q, ms)
+  return ms and wait.is_measured(q.shared) and ms or nil
 end
 
 --- What a waiter may expect.

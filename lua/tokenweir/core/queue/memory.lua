@@ -22,10 +22,11 @@ typedef struct {
   double issued;                 /* the largest tag that was given */
   double due[CLASSES];           /* work served in all at which a class is owed a turn */
   double served;                 /* work of workers that are gone */
-  double rate, sampled, sampled_at, began_at, trust;   /* work a ms, see `wait.lua` */
+  double work, passed, sampled, sampled_at, measured;  /* what went in how long, see `wait.lua` */
+  double gone, gone_sampled, forgot_at;   /* how many went; until when what is older was forgotten, ms */
   double factor[STEPS];          /* what waits were, over what was reckoned, by that; 0: not known yet */
   double learned[STEPS];
-  double clock_rate, clock_sampled, clock_trust;   /* how fast V rises, a ms */
+  double rise, rise_passed, clock_sampled;         /* how far V rose in how long */
   tw_flow_set flows[FLOW_SETS];
 } tw_queue;
 typedef struct {

@@ -2,81 +2,92 @@
 --   the work that stands before it, over the rate at which work goes to the backends: too little where others come
 --   later and go before, as everybody does before a flood;
 --   how far V has to rise to its tag, over how fast V rises: that knows of them, but V rises in jumps.
--- Where the second is longer, their geometric mean is taken. While somebody waits, what goes is what backends release,
--- so both rates are measured on what the queue serves.
+-- The longer one is taken. While somebody waits, what goes is what backends release, so both rates are measured on what
+-- the queue serves.
 --
--- What is still wrong is learned, by how long the wait was reckoned, as the ratio of what waits were to that: places
--- come free in lumps, so those at the front wait for longer than their work alone says.
+-- What is said is no mean: two of three are to wait no longer. By how much that is more is learned, by how long the
+-- wait was reckoned: places come free in lumps, so those at the front may wait for a multiple of what their work says.
 local memory = require "tokenweir.core.queue.memory"
 
-local exp, log, max, min, sqrt = math.exp, math.log, math.max, math.min, math.sqrt
+local exp, max, min = math.exp, math.max, math.min
 
---- The rate's memory; and how long the rate before counts as much as what was measured, when waiting begins.
-local MEMORY_MS, CLOCK_MEMORY_MS, TRUST_MS = 10000, 20000, 4000
---- For so long after waiting began the rates are not believed: backends that have just been filled release little.
-local SETTLED_MS = 5000
+--- The rates' memories, in time during which somebody waited; and how long a guess counts beside what is measured.
+local MEMORY_MS, CLOCK_MEMORY_MS, TRUST_MS = 15000, 10000, 1000
+--- But nothing is forgotten before so many went after it: where one goes in a minute, a minute tells nothing.
+local MEMORY_COUNT = 8
+--- Before so much was measured, and so many went, the rates are not believed: backends that have just been filled
+-- release little.
+local SETTLED_MS, SETTLED_COUNT = 5000, 5
 local SAMPLE_MS = 200
 --- A rate of an earlier time with waiters is the best guess for so long.
 local KNOWN_MS = 60000
 
-local LEARN, MOST_FACTOR = 0.05, 8
+--- Of those who are told a wait, the share that is to wait no longer than that.
+local SHARE = 0.65
+--- How far one wait moves the ratio that is learned, in its logarithm: much at first.
+local LEARN, FIRST_LEARN, FIRST_COUNT = 0.05, 0.5, 2
+--- Where nothing was learned; and its bounds. Below one it would learn from a lull and be wrong in the next rush.
+local USUAL_FACTOR, LEAST_FACTOR, MOST_FACTOR = 1.1, 1, 3
 --- Waits that are too short to tell anything.
 local SHORT_MS = 50
 --- Reckoned waits of up to so many ms, twice, four times as many ... are told apart.
 local FIRST_STEP_MS, LAST_STEP = 125, memory.STEPS - 1
---- What is held before anything was learned, that reckoning is right, counts as so many waits.
-local FIRST_COUNT = 2
 
 local LONGEST_MS = 3600000
 
-local _M = { SAMPLE_MS = SAMPLE_MS }
+local _M = { SAMPLE_MS = SAMPLE_MS, SHARE = SHARE }
 
 --- Somebody begins to wait where nobody did.
 -- @param queue tw_queue; @param served work served by all so far
 -- @param guess function -> work a ms, asked where nothing was measured lately
 function _M.begin(queue, served, now, guess)
-  if queue.rate <= 0 or now - queue.sampled_at > KNOWN_MS then
-    queue.rate, queue.clock_rate = guess and guess() or 0, 0
+  if queue.passed <= 0 or now - queue.sampled_at > KNOWN_MS then
+    local rate = guess and guess() or 0
+    local trust = rate > 0 and TRUST_MS or 0
+    queue.work, queue.passed, queue.measured, queue.gone = rate * trust, trust, 0, 0
+    queue.rise, queue.rise_passed = 0, 0
   end
-  queue.sampled, queue.sampled_at, queue.began_at, queue.clock_sampled = served, now, now, queue.clock
-  queue.trust = queue.rate > 0 and TRUST_MS or 0
-  queue.clock_trust = queue.clock_rate > 0 and TRUST_MS or 0
+  queue.gone_sampled, queue.forgot_at = queue.gone, now
+  queue.sampled, queue.sampled_at, queue.clock_sampled = served, now, queue.clock
 end
 
---- Measures; to be called while somebody waits.
+--- Measures; to be called while somebody waits, and when the last one has gone.
 function _M.sample(queue, served, now)
   local passed = now - queue.sampled_at
-  if passed < SAMPLE_MS then
-    return
+  local news = (queue.gone - queue.gone_sampled) / MEMORY_COUNT
+  local age = now - queue.forgot_at
+  if news > 0 then
+    queue.forgot_at = now
   end
-  local rate = max(0, served - queue.sampled) / passed
-  local clock_rate = max(0, queue.clock - queue.clock_sampled) / passed
+  local kept = exp(-min(age / MEMORY_MS, news))
+  queue.work = kept * queue.work + max(0, served - queue.sampled)
+  queue.passed = kept * queue.passed + passed
+  kept = exp(-min(age / CLOCK_MEMORY_MS, news))
+  queue.rise = kept * queue.rise + max(0, queue.clock - queue.clock_sampled)
+  queue.rise_passed = kept * queue.rise_passed + passed
   queue.sampled, queue.sampled_at, queue.clock_sampled = served, now, queue.clock
-  -- At first the mean of all that was measured, with what was known before counted as `trust` ms of it.
-  local elapsed = now - queue.began_at
-  local share = max(1 - exp(-passed / MEMORY_MS), passed / (elapsed + queue.trust))
-  queue.rate = queue.rate + share * (rate - queue.rate)
-  share = max(1 - exp(-passed / CLOCK_MEMORY_MS), passed / (elapsed + queue.clock_trust))
-  queue.clock_rate = queue.clock_rate + share * (clock_rate - queue.clock_rate)
+  queue.measured, queue.gone_sampled = queue.measured + passed, queue.gone
 end
 
---- Whether the rate was measured in this time of waiting, and is no guess.
-function _M.is_measured(queue, now)
-  return now - queue.began_at > SETTLED_MS
+--- Whether it is time to measure.
+function _M.is_due(queue, now)
+  return now - queue.sampled_at >= SAMPLE_MS
+end
+
+--- Whether the rate was measured, and is no guess.
+function _M.is_measured(queue)
+  return queue.measured > SETTLED_MS and queue.gone >= SETTLED_COUNT
 end
 
 --- @param work that is to go until it is served, its own included; @param tag or nil
 -- @return ms, before what was learned; or nil: nothing is known of the rate
 function _M.raw(queue, work, tag)
-  if queue.rate <= 0 then
+  if queue.work <= 0 then
     return nil
   end
-  local ms = work / queue.rate
-  if tag and queue.clock_rate > 0 then
-    local rise = (tag - queue.clock) / queue.clock_rate
-    if rise > ms then
-      ms = sqrt(ms * rise)
-    end
+  local ms = work * queue.passed / queue.work
+  if tag and queue.rise > 0 then
+    ms = max(ms, (tag - queue.clock) * queue.rise_passed / queue.rise)
   end
   return min(LONGEST_MS, ms)
 end
@@ -92,20 +103,28 @@ end
 --- The ratio that was learned for waits that are reckoned like this one.
 function _M.factor(queue, raw)
   local factor = queue.factor[step_of(raw)]
-  return factor > 0 and factor or 1
+  return factor > 0 and factor or USUAL_FACTOR
 end
 
---- One went that had been reckoned to wait `raw` ms and waited `waited`.
+--- One went that had been reckoned to wait `raw` ms and waited `waited`: the quantile is followed by steps up and down
+-- (Robbins and Monro), so that one odd wait moves it no farther than any other.
 function _M.learn(queue, raw, waited)
   if max(raw, waited) < SHORT_MS then
     return
   end
-  local step = step_of(raw)
+  local step, known = step_of(raw), _M.factor(queue, raw)
   local count = queue.learned[step] + 1
-  local ratio = log(max(1 / MOST_FACTOR, min(MOST_FACTOR, waited / max(raw, 1))))
-  local known = log(_M.factor(queue, raw))
+  local by = max(LEARN, FIRST_LEARN / (count + FIRST_COUNT))
   queue.learned[step] = count
-  queue.factor[step] = exp(known + max(LEARN, 1 / (count + FIRST_COUNT)) * (ratio - known))
+  local moved = known * exp(by * (waited > known * raw and SHARE or SHARE - 1))
+  queue.factor[step] = max(LEAST_FACTOR, min(MOST_FACTOR, moved))
+end
+
+--- One gave up that had been reckoned to wait `raw` ms. That it waited for longer than what was said is known.
+function _M.outlast(queue, raw, waited)
+  if waited > raw * _M.factor(queue, raw) then
+    _M.learn(queue, raw, waited)
+  end
 end
 
 return _M

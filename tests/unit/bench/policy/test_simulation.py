@@ -124,7 +124,7 @@ def test_the_ledger_sees_the_progress_of_streams() -> None:
 
 def test_coarse_steps_change_little() -> None:
     def mean(step_ms: float) -> float:
-        asked, fleet = jobs(400, rate=8), servers()
+        asked, fleet = jobs(400, rate=3), servers()
         run(asked, fleet, Tokenweir(fleet, 1, "predictive"), step_ms=step_ms)
         return sum(job.finished - job.arrival for job in asked) / len(asked)
 

@@ -37,12 +37,12 @@ class Queues:
 
     def __init__(self, workers: int = 1, **changes: Any) -> None:
         self.settings = settings(**changes)
-        shared = MEMORY.queue()
+        self.shared = MEMORY.queue()
         self.queues = [QUEUE.new(self.settings) for _ in range(workers)]
         own = [MEMORY.line() for _ in range(workers)]
         for k, queue in enumerate(self.queues):
             others = [line for j, line in enumerate(own) if j != k]
-            QUEUE.join(queue, shared, own[k], LUA.table_from(others), len(others))
+            QUEUE.join(queue, self.shared, own[k], LUA.table_from(others), len(others))
         self.waiters: dict[str, tuple[int, Any]] = {}
         self.now = 1000.0
         self.tide = 0.0
@@ -78,7 +78,7 @@ class Queues:
     def leave(self, name: str) -> None:
         """A waiter gives up."""
         worker, waiter = self.waiters.pop(name)
-        QUEUE.remove(self.queues[worker], waiter)
+        QUEUE.remove(self.queues[worker], waiter, self.now)
 
     def look(
         self,
@@ -128,9 +128,9 @@ class Queues:
         return names
 
     def at_least(self, ms: float | None, worker: int = 0) -> float | None:
-        """What of an estimate is certain."""
-        certain: float | None = QUEUE.at_least(self.queues[worker], ms, self.now)
-        return certain
+        """What one has to have time for."""
+        least: float | None = QUEUE.at_least(self.queues[worker], ms)
+        return least
 
     def expect(self, name: str) -> tuple[int, float | None, float | None]:
         """(position, ms, most) of a waiter."""
