@@ -16,12 +16,16 @@ local splice = require "tokenweir.core.splice"
 
 local ngx = ngx
 local variable = require("tokenweir.variable").get
+local discard_body, get_method, http_version = ngx.req.discard_body, ngx.req.get_method, ngx.req.http_version
 local get_body_data, get_body_file, read_body = ngx.req.get_body_data, ngx.req.get_body_file, ngx.req.read_body
 local run_worker_thread = rawget(ngx, "run_worker_thread")  -- missing where nginx has no threads
 local find, lower = string.find, string.lower
 local ipairs, type, unpack = ipairs, type, unpack
 
 local THREADS, MODULE = "tokenweir", "tokenweir.body_file"
+
+--- Methods whose requests have no body, or none that an engine reads.
+local BODILESS = { GET = true, HEAD = true, DELETE = true, OPTIONS = true }
 
 --- Reading more than so many bytes again would hold the worker up for more than some 20 us.
 local MOST_READ_AGAIN = 16384
@@ -111,8 +115,25 @@ local function read_form(r, p, size, path)
   end
 end
 
+-- On HTTP/2 a body of unknown length cannot be read here (newer ngx_lua say so), and a request without a body names no
+-- length either. What such a request has of a body all the same is not let through unread: it is dropped.
+-- @return boolean, whether there is no body
+local function has_none()
+  if http_version() ~= 2 or variable("content_length") then
+    return false
+  elseif BODILESS[get_method()] then
+    discard_body()
+    return true
+  end
+  return errors.send(411, "length_required",
+    "On HTTP/2 a request with a body has to name its length: send Content-Length.")
+end
+
 --- Reads the whole body and parses what is JSON into `r.parsed`. A bad one ends the request.
 function _M.read(r)
+  if has_none() then
+    return
+  end
   read_body()
   local p, size = body_bytes.get()
   local path = not p and get_body_file()

@@ -17,6 +17,7 @@ class ServerTls(Section):
 
     certificate: Annotated[str, Field(description="PEM file: the certificate and its chain")]
     key: Annotated[str, Field(description="PEM file: the private key")]
+    http2: Annotated[bool, Field(description="offer HTTP/2 besides HTTP/1.1")] = True
 
 
 class Listen(Section):

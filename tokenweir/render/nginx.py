@@ -13,6 +13,7 @@ from pathlib import Path
 import jinja2
 
 from tokenweir.config import Config
+from tokenweir.render.nginx_program import nginx_version
 from tokenweir.render.paths import ROOT, Paths
 
 TEMPLATE = ROOT / "nginx" / "nginx.conf.j2"
@@ -36,6 +37,9 @@ SHARED_DICTS = {
     "tokenweir_quarantine": "4m",  # hashes of prompts that met crashes
 }
 
+
+HTTP2_DIRECTIVE = (1, 25, 1)
+"""The first nginx that knows the directive `http2`."""
 
 LIMITS_KEYS_PER_MIB = 1024
 """Two counts each of up to four minutes, 128 bytes a count."""
@@ -160,6 +164,14 @@ def metrics_port(config: Config) -> int:
     return port
 
 
+def http2_form(version: tuple[int, int, int] | None) -> str:
+    """How this nginx is told to offer HTTP/2: by the directive `http2`, or by a word of `listen`.
+
+    The word is understood by all; newer ones warn of it.
+    """
+    return "directive" if version is not None and version >= HTTP2_DIRECTIVE else "word"
+
+
 def render(config: Config, paths: Paths, *, modules: list[Path] | None = None) -> str:
     """The text of nginx.conf.
 
@@ -199,6 +211,7 @@ def render(config: Config, paths: Paths, *, modules: list[Path] | None = None) -
         own_headers=OWN_HEADERS,
         listen=listen_address(config.listen.address, config.listen.port),
         tls=config.listen.tls,
+        http2=http2_form(nginx_version()) if config.listen.tls and config.listen.tls.http2 else "",
         metrics_port=metrics_port(config),
     )
 

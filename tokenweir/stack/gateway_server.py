@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import signal
 import subprocess
 from pathlib import Path
 
 from tokenweir.render import Paths, RenderError, write
 from tokenweir.render.nginx import metrics_port
+from tokenweir.render.nginx_program import find_nginx
 from tokenweir.stack.errors import StackError
 from tokenweir.stack.part import Part, Port, contents_stamp, sources_stamp
 from tokenweir.stack.probes import http_ready, url_host
@@ -31,8 +30,7 @@ def base_url(settings: Settings) -> str:
 
 def nginx_binary() -> str:
     """Debian's nginx or OpenResty's."""
-    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/openresty/nginx/sbin"
-    found = shutil.which("nginx", path=path) or shutil.which("openresty", path=path)
+    found = find_nginx()
     if found is None:
         raise StackError("nginx is not installed: apt-get install nginx libnginx-mod-http-lua lua-cjson")
     return found

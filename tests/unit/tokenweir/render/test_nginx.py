@@ -16,6 +16,7 @@ from tokenweir.config.loading import parse
 from tokenweir.config.models import Config
 from tokenweir.render import Paths, RenderError, render, write
 from tokenweir.render.nginx import dynamic_modules, listen_address, name_servers, quoted
+from tokenweir.render.nginx_program import nginx_version, version_in
 
 
 def config(**members: Any) -> Config:
@@ -138,3 +139,35 @@ def test_every_directive_of_the_template_is_known_to_nginx(tmp_path: Path) -> No
         check=False,
     )
     assert checked.returncode == 0, checked.stderr
+
+
+TLS = {"listen": {"tls": {"certificate": "c.pem", "key": "k.pem"}}}
+
+
+@pytest.mark.parametrize(
+    ("told", "word", "directive_"),
+    [
+        ("nginx version: nginx/1.22.1\n", True, False),
+        ("nginx version: nginx/1.26.3 (Debian)\n", False, True),
+        ("nginx version: openresty/1.25.3.1\n", False, True),
+        ("something else", True, False),
+    ],
+)
+def test_http_2_is_offered_in_the_words_of_the_nginx_that_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str, word: bool, directive_: bool
+) -> None:
+    monkeypatch.setattr("tokenweir.render.nginx.nginx_version", lambda: version_in(told))
+    text = render(config(**TLS), paths(tmp_path))
+    assert (" ssl http2 " in text) is word
+    assert ("http2 on;" in text) is directive_
+
+
+def test_http_2_is_offered_with_tls_only_and_can_be_turned_off(tmp_path: Path) -> None:
+    off = {"listen": {"tls": {**TLS["listen"]["tls"], "http2": False}}}
+    assert "http2" not in render(config(), paths(tmp_path))
+    assert "http2" not in render(config(**off), paths(tmp_path))
+
+
+def test_the_version_of_this_machine_s_nginx_is_known() -> None:
+    found = nginx_version()
+    assert found is not None and found >= (1, 18, 0)
