@@ -107,7 +107,7 @@ end
 
 -- Chooses a backend, or waits for one.
 local function choose(r, known, now)
-  if waiting.somebody(r.pool) then
+  if waiting.somebody(r.pool, now) then
     return waiting.wait(r, known, now, "full")
   end
   local index, reason, retry_at = pick.pick(known, r, now, waiting.held(r.pool, now))

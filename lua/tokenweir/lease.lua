@@ -64,14 +64,16 @@ local function oldest_of(place, now)
   return ages
 end
 
-local function models(known, now)
+local function models(known, now, wall)
   local arrivals, queue = {}, {}
   for _, pool in pairs(known.fleet and known.fleet.models or {}) do
     if not arrivals[pool.name] then
       arrivals[pool.name] = region.arrivals(pool.place)
       local depth, oldest = queue_lines.depth(pool.place), queue_lines.oldest(pool.place)
       if depth > 0 then
+        local front, clock = queue_lines.front(pool.place, known.queue.order, now, wall)
         queue[pool.name] = {
+          front = front, clock = clock,
           depth = depth, oldest_ms = floor(max(0, now - oldest)), oldest_by_priority = oldest_of(pool.place, now),
         }
       end
@@ -87,7 +89,7 @@ function _M.build(id, known, now)
   local time_ms = floor(now_wall() * 1000)
   -- Other masters of this gateway (a binary upgrade) write the same lease: time orders them all.
   sequence = max(sequence + 1, time_ms)
-  local arrivals, queue = models(known, now)
+  local arrivals, queue = models(known, now, time_ms)
   return cjson.encode {
     schema = contract.schema, id = id, instance = region.instance(), time_ms = time_ms, sequence = sequence,
     snapshot_sequence = known.sequence, backends = backends(), arrivals = arrivals, queue = queue,

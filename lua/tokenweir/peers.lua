@@ -5,9 +5,12 @@ local check = require "tokenweir.core.check"
 local contract = require "tokenweir.contract"
 local defaults = require "tokenweir.core.defaults"
 local documents = require "tokenweir.documents"
+local gateways = require "tokenweir.core.queue.gateways"
+local queue_lines = require "tokenweir.queue_lines"
 local region = require "tokenweir.region"
 
 local dict = ngx.shared.tokenweir_limits
+local max, min = math.max, math.min
 local pairs, tonumber, type = pairs, tonumber, type
 
 local LAST_BUCKET = contract.numbers.buckets - 1
@@ -15,7 +18,7 @@ local KEY_USE_SECONDS = 150
 
 local _M = {}
 
--- gateway id -> {text, lease; nil if it was refused}
+-- gateway id -> {text, lease; nil if it was refused; at: when it came, ms}
 local last = {}
 local refused = {}
 
@@ -28,7 +31,7 @@ local function refuse(id, err)
 end
 
 --- The lease in a text, or nil if it is refused; each text is looked at once.
-local function decode(id, text)
+local function decode(id, text, now)
   local entry = last[id]
   if entry and entry.text == text then
     return entry.lease
@@ -38,7 +41,7 @@ local function decode(id, text)
   if ok then
     ok, err = check.document(lease, "lease")
   end
-  last[id] = { text = text, lease = ok and defaults.fill(lease, "lease") or nil }
+  last[id] = { text = text, at = now, lease = ok and defaults.fill(lease, "lease") or nil }
   if ok then
     refused[id] = nil
   else
@@ -78,6 +81,21 @@ local function publish_key_use(leases)
   end
 end
 
+-- How far the others' queues of each model are. A gateway that falls silent counts in this no longer than `STALE_MS`.
+local function hear_fronts(leases, fleet, now)
+  for _, pool in pairs(fleet.models) do
+    local front, clock
+    for id, lease in pairs(leases) do
+      local queue = lease.queue[pool.name]
+      local there = queue and queue.front
+      if there and now - last[id].at < gateways.STALE_MS then
+        front, clock = min(front or there, there), max(clock or queue.clock, queue.clock)
+      end
+    end
+    queue_lines.hear(pool.place, front, clock, now)
+  end
+end
+
 --- Takes the leases that were read in one poll.
 -- @param ids list of gateway ids; @param texts list of their leases, no string where there is none
 -- @param fleet table or nil
@@ -89,7 +107,7 @@ function _M.apply(ids, texts, fleet, own_id, now)
     local id, text = ids[k], texts[k]
     if id ~= own_id and type(text) == "string" then
       there[id] = true
-      local lease = decode(id, text)
+      local lease = decode(id, text, now)
       if lease then
         leases[id] = lease
         count = count + 1
@@ -119,6 +137,9 @@ function _M.apply(ids, texts, fleet, own_id, now)
     end
   end
   region.end_peers(used, now)
+  if fleet then
+    hear_fronts(leases, fleet, now)
+  end
   publish_key_use(leases)
   return count
 end

@@ -1,9 +1,12 @@
 --- The parts of the shared region in which requests wait: what each worker shows of its waiters, summed over all.
 -- `model` is a model's place in the region: `fleet.models[name].place`.
 local ffi = require "ffi"
+local gateways = require "tokenweir.core.queue.gateways"
 local queue_memory = require "tokenweir.core.queue.memory"
 local region = require "tokenweir.region"
 
+local hear, somebody, tell = gateways.hear, gateways.somebody, gateways.tell
+local huge, min = math.huge, math.min
 local live, own_slot = region.live, region.own
 local LAST_CLASS = queue_memory.LAST_CLASS
 
@@ -68,6 +71,38 @@ function _M.depth(model)
     sum = sum + slots[k].depth[model]
   end
   return sum
+end
+
+--- What other gateways are told of the order here.
+-- @param order of `known.queue`; @param now, wall: this moment on the monotonic clock and on the wall's, ms
+-- @return front, clock: see `core/queue/gateways.lua`; nil: nothing
+function _M.front(model, order, now, wall)
+  local queue = _M.queue(model)
+  if order == "score" then
+    return nil
+  elseif order == "fifo" then
+    queue.offset = wall - now
+  end
+  local _, slots, count = live()
+  local least = huge
+  for k = 1, count do
+    if slots[k].depth[model] > 0 then
+      least = min(least, slots[k].line[model].lowest)
+    end
+  end
+  if least < huge then
+    return tell(queue, least)
+  end
+end
+
+--- What they told.
+function _M.hear(model, front, clock, now)
+  hear(_M.queue(model), front, clock, now)
+end
+
+--- @return boolean, whether somebody waits for a model in another gateway
+function _M.somebody_elsewhere(model, now)
+  return somebody(_M.queue(model), now)
 end
 
 --- @param class number of the priority class, or nil: of all

@@ -23,6 +23,7 @@ local turned_away = require "tokenweir.turned_away"
 local ngx = ngx
 local exiting = ngx.worker.exiting
 local variable = require("tokenweir.variable").get
+local somebody_elsewhere = queue_lines.somebody_elsewhere
 local depth_of, gave_back, held, look = queue_lines.depth, region.gave_back, queue_lines.held, queues.look
 local now_ms = clock.ms
 local ceil, max, min = math.ceil, math.max, math.min
@@ -108,9 +109,9 @@ function _M.held(pool, now)
   return held(pool.place, now)
 end
 
---- Whether somebody waits for a model already: who comes now must not overtake.
-function _M.somebody(pool)
-  return depth_of(pool.place) ~= 0
+--- Whether somebody waits for a model already, here or at another gateway: who comes now must not overtake.
+function _M.somebody(pool, now)
+  return depth_of(pool.place) ~= 0 or somebody_elsewhere(pool.place, now)
 end
 
 -- Whether one more may wait.

@@ -34,6 +34,13 @@ class QueueState(Record):
     oldest_by_priority: Annotated[
         dict[Priority, Positive], Field(description="of each class in which somebody waits, ms")
     ] = {}
+    front: Annotated[
+        Positive | None,
+        Field(
+            description="where its first one stands in the order, on a scale of all gateways; null: not told"
+        ),
+    ] = None
+    clock: Annotated[Positive, Field(description="how far its order has come, on the same scale")] = 0
 
 
 class KeyUse(Record):

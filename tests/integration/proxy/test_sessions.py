@@ -225,6 +225,15 @@ class TestResponses:
                 answer = gateway.get(f"/v1/responses/resp_{maker}{suffix}")
                 assert where(answer) == maker
 
+    @pytest.mark.parametrize("policy", ["round_robin", "least_conn", "hybrid"])
+    def test_so_it_does_under_policies_that_know_no_sessions(
+        self, gateway: Gateway, four: list[Upstream], policy: str
+    ) -> None:
+        gateway.publish(*fleet(four), policy=policy)
+        for maker in {where(self.ask(gateway, input=f"new {k}")) for k in range(8)}:
+            for _ in range(5):
+                assert where(self.ask(gateway, previous_response_id=f"resp_{maker}")) == maker
+
     def test_another_gateway_knows_too(
         self, gateway: Gateway, start_gateway: Start, four: list[Upstream]
     ) -> None:

@@ -109,6 +109,18 @@ local function put_rest(q, n)
   return n
 end
 
+--- The lowest place in the order of all workers' waiters.
+function _M.lowest(q)
+  local least, lines = q.own.lowest, q.lines
+  for k = 1, q.count do
+    local row = lines[k]
+    if row.shown > 0 and row.lowest < least then
+      least = row.lowest
+    end
+  end
+  return least
+end
+
 --- Writes what the others see of each of the front's waiters beside its place.
 function _M.tell(q)
   local own, window, n = q.own, q.window, q.own.shown

@@ -31,17 +31,20 @@
 -- `hold(w, before)` names the place (a number from 0) that it will be able to use soonest (`before`: the one it named
 -- already; nil: none can be kept for it), and that place is kept from the others until the first has one.
 --
+-- **Several gateways** keep the order approximately: see `gateways.lua`.
+--
 -- **Several workers.** In a gateway each worker has a queue of its own over one `tw_queue` and the `tw_line`s of all
 -- (`join`). The order is one: a worker tries its waiter only when all before it were tried, wherever they wait.
 local expect = require "tokenweir.core.queue.expect"
 local front = require "tokenweir.core.queue.front"
+local gateways = require "tokenweir.core.queue.gateways"
 local line = require "tokenweir.core.queue.line"
 local memory = require "tokenweir.core.queue.memory"
 local tags = require "tokenweir.core.queue.tags"
 local turn = require "tokenweir.core.queue.turn"
 local wait = require "tokenweir.core.queue.wait"
 
-local served, show, waiting = front.served, front.show, front.waiting
+local lowest, served, show, waiting = front.lowest, front.served, front.show, front.waiting
 local at, insert, remove = line.at, line.insert, line.remove
 local copy = require("ffi").copy
 local pairs, sub = pairs, string.sub
@@ -158,6 +161,9 @@ function _M.push(q, w, now, guess)
   set_key(q, w, now, alone)
   if alone then
     wait.begin(q.shared, sum, now, guess)
+    if w.tag then
+      gateways.align(q.shared, now)
+    end
   end
   w.came, w.raw, w.blocked, w.tried, w.since, w.hold, w.waits = now, nil, -1, 0, 0, 0, true
   insert(q.order[c], w.key, w, w.work)
@@ -201,18 +207,6 @@ function _M.remove(q, w, now)
     tags.take_back(q.shared, w.flow_id, w.tag, w.cost)
   end
   show(q)
-end
-
--- The lowest place in the order of all workers' waiters.
-local function lowest(q)
-  local least, lines = q.own.lowest, q.lines
-  for k = 1, q.count do
-    local row = lines[k]
-    if row.shown > 0 and row.lowest < least then
-      least = row.lowest
-    end
-  end
-  return least
 end
 
 local function serve(q, w, now)

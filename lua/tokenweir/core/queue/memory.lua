@@ -27,6 +27,9 @@ typedef struct {
   double factor[STEPS];          /* what waits were, over what was reckoned, by that; 0: not known yet */
   double learned[STEPS];
   double rise, rise_passed, clock_sampled;         /* how far V rose in how long */
+  double offset;                 /* what is added to tags where other gateways are told of them */
+  double peer_front, peer_clock, peer_at;   /* what they told, and when; 0: nobody waits there, see `gateways.lua` */
+  double yields, yield_at, yield_tide;
   tw_flow_set flows[FLOW_SETS];
 } tw_queue;
 typedef struct {

@@ -1,7 +1,9 @@
 --- Whose turn it is: the first in the order over all workers, or one that may pass it.
 local front = require "tokenweir.core.queue.front"
+local gateways = require "tokenweir.core.queue.gateways"
 
-local show, tell = front.show, front.tell
+local lowest, show, tell = front.lowest, front.show, front.tell
+local yields = gateways.yields
 
 --- With nothing released, room may still come: predictions are met, telemetry changes.
 local AGAIN_MS = 10
@@ -78,6 +80,9 @@ function _M.find(q, now, tide, try, hold)
   local own, window = q.own, q.window
   own.looked, q.stuck = now, false
   local shown = show(q)
+  if q.shared.peer_at ~= 0 and yields(q.shared, lowest(q), window[1].cost, now, tide) then
+    return nil
+  end
   for k = 1, shown do
     local w = window[k]
     local count, tried, lead = others(q, own.first[k - 1], tide, now)
