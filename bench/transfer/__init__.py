@@ -1,0 +1,1 @@
+"""What moving a cache between two processes takes, against computing the prompt anew."""
