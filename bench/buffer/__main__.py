@@ -88,6 +88,7 @@ def _overall(one: dict[str, dict[str, Any]], many: dict[str, list[dict[str, Any]
         "hints_most": max(case["hints_most"] for case in fair),
     }
     names = ["overload", "eta_median_error", "eta_within_2x", "latency_mean", "others_refused"]
+    names += ["requests", "refused", "refused_at_once"]
     names += [f"wait_{q}_{name}" for name in ("high", "normal", "low") for q in ("p50", "p99")]
     return overall | {name: mean(fair, name) for name in names}
 

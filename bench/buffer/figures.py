@@ -68,6 +68,8 @@ def of_run(run: Run) -> dict[str, Any]:
         "requests": len(run.sent),
         "served": len(served),
         "refused": sum(one.answer.status in {429, 503} for one in run.sent),
+        # Everybody asks for hints: who was told nothing was refused when it came.
+        "refused_at_once": sum(one.answer.status in {429, 503} and not one.answer.hints for one in run.sent),
         "failed": sum(one.answer.status not in {200, 429, 503} for one in run.sent),
         "overload": round(len(run.sent) / max(1, sum(one.answer.ended < run.ended for one in served)), 2),
         "seconds": round(during, 1),
