@@ -48,6 +48,8 @@ class Counts:
     fetched: int = 0
     failed: int = 0
     sent: int = 0
+    nccl: int = 0
+    """Of the fetches and sends that ended well, those between GPUs."""
     bytes_in: int = 0
     bytes_out: int = 0
 
@@ -119,6 +121,7 @@ class Agent:
                 raise
             raise AgentError(str(error) or f"not done within {ms:.0f} ms") from None
         self.counts.fetched += 1
+        self.counts.nccl += way.link is not None and way.link.backend == "nccl"
         self.counts.bytes_in += found[1]
         return Fetched(found[0] * self._store.block_tokens, found[1], (time.monotonic() - began) * 1000)
 
@@ -220,6 +223,7 @@ class Agent:
             self._to.pop(way.name, None)
         else:
             self.counts.sent += 1
+            self.counts.nccl += backend == "nccl"
             self.counts.bytes_out += blocks.numel()
 
     def _give(self, way: _Way, meet: tuple[str, int], backend: str, blocks: Any, until: float) -> None:

@@ -35,7 +35,7 @@ STARTS_S = 120.0
 class Engine:
     """An emulated engine; with `kv` it keeps tensors and has an agent."""
 
-    def __init__(self, name: str, folder: Path, kv: bool, *options: str) -> None:
+    def __init__(self, name: str, folder: Path, kv: bool, *options: str, card: int | None = None) -> None:
         self.name, self.port, self.kv = name, free_port(), kv
         self.log = folder / f"{name}.log"
         command = [sys.executable, "-m", "emulator", "--port", str(self.port), "--gpu", "T4"]
@@ -43,6 +43,8 @@ class Engine:
         if kv:
             command += ["--kv-bytes", str(KV_BYTES), *options]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        if card is not None:
+            environment["CUDA_VISIBLE_DEVICES"] = str(card)
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, env=environment)
 

@@ -7,9 +7,12 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tests.integration.servers import wait_until
 from tests.integration.transfer.conftest import KV_BYTES, Engine, Stack, cached
 
+pytestmark = pytest.mark.timeout(300)  # torch alone takes seconds to load, on a busy machine many
 StartEngines = Callable[..., list[Engine]]
 StartStack = Callable[..., Stack]
 BLOCK = 16
