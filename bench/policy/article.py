@@ -6,6 +6,7 @@ rate that it sustains."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from statistics import fmean
 from typing import Any, Final
 
 from bench.policy.cells import Part
@@ -94,8 +95,15 @@ def limits(known: Scenarios, series: Series) -> list[dict[str, float]]:
         specs = known.specs(cell)
         jobs = [job for seed in series.seeds for job in known.jobs(cell, seed, count=series.count)[0]]
         alone = percentile([alone_ms(job, specs[0]) / 1000 for job in jobs], 0.99)
-        rate = full_memory_rate(jobs, specs)
-        found.append({"capacity": capacity, "full_memory_rate": rate, "alone_p99_s": alone})
+        found.append(
+            {
+                "capacity": capacity,
+                "mean_prompt": fmean(job.prompt for job in jobs),
+                "mean_output": fmean(job.output for job in jobs),
+                "full_memory_rate": full_memory_rate(jobs, specs),
+                "alone_p99_s": alone,
+            }
+        )
     return found
 
 

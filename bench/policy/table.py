@@ -112,6 +112,7 @@ def limits(rows: Sequence[Mapping[str, float]], console: Console) -> None:
     """What no policy can better."""
     for row in rows:
         console.print(
-            f"{row['capacity']:,} KV tokens: {row['full_memory_rate']:.1f}/s with memory full all the time; "
+            f"{row['capacity']:,} KV tokens: {row['full_memory_rate']:.1f}/s with memory always full, by "
+            f"{row['mean_prompt']:,.0f} tokens of prompt and {row['mean_output']:.0f} of output on average; "
             f"p99 of requests on an idle server {row['alone_p99_s']:.1f} s"
         )
