@@ -82,7 +82,6 @@ class _Bench:
         self._console = console
         self._cases: list[Case] = []
         self._limits: list[dict[str, float]] = []
-        self._began = time.perf_counter()
 
     def _parts(self, names: Sequence[str], only: Sequence[str], pool: ProcessPoolExecutor) -> list[Part]:
         count = QUICK_REQUESTS if self._quick else None
@@ -148,7 +147,6 @@ class _Bench:
             "tuning_seeds": list(self._known.tuning_seeds),
             "article": article.TOLD,
             "limits": self._limits,
-            "wall_s": round(time.perf_counter() - self._began, 1),
         }
         return report.write(
             record.NAME,

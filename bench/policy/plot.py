@@ -50,7 +50,7 @@ def _latency(path: Path) -> None:
     axis.set_xscale("log")
     axis.set_xlabel("seconds from arrival to last token")
     axis.set_ylabel("share of all requests")
-    axis.set_title(f"{cell.about}, {cell.rate:g} requests/s", fontsize=9)
+    axis.set_title(f"{CELL}, {cell.rate:g} requests/s", fontsize=9)
     axis.grid(alpha=0.3)
     axis.legend(fontsize=8)
     _save(figure, path)
