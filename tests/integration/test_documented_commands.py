@@ -159,6 +159,23 @@ def test_make_up_applies_an_edited_configuration_and_leaves_the_gateway_running(
     assert running.pids()["gateway"] == before["gateway"]
 
 
+def test_keys_and_aliases_hold_once_make_up_has_ended(running: Copy) -> None:
+    config = running.root / "tokenweir.yaml"
+    text, said = config.read_text(), running.run(".venv/bin/python -m tokenweir key team-a")
+    key, lines = re.search(r"^key: +(\S+)$", said, re.MULTILINE), said.partition("In tokenweir.yaml:")[2]
+    assert key
+    config.write_text(f"{text}\nmodels: [{{name: llama-3-8b, aliases: [gpt-4o-mini]}}]\n{lines}")
+    running.run("make up")
+    url = f"http://127.0.0.1:{running.ports['8080']}/v1/chat/completions"
+    body = {"model": "gpt-4o-mini", "max_tokens": 2, "messages": [{"role": "user", "content": "Say hello."}]}
+    assert httpx.post(url, json=body, trust_env=False).status_code == 401
+    headers = {"Authorization": f"Bearer {key[1]}"}
+    assert httpx.post(url, json=body, headers=headers, trust_env=False, timeout=30).status_code == 200
+    config.write_text(text)
+    running.run("make up")
+    assert "data: [DONE]" in running.run(blocks("README.md", "sh", "tested")[1])
+
+
 def test_make_up_names_the_error_of_a_broken_configuration_and_changes_nothing(running: Copy) -> None:
     config = running.root / "tokenweir.yaml"
     text = config.read_text()

@@ -5,10 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 
+from tokenweir import facts
 from tokenweir.cli.options import DEFAULT_CONFIG, ConfigPath, told
 from tokenweir.config import Config, ConfigError
-from tokenweir.stack.settings import read
+from tokenweir.render import RenderError
+from tokenweir.render.nginx import metrics_port
+from tokenweir.stack.settings import Settings, read
 
 
 def check(config: ConfigPath = DEFAULT_CONFIG) -> None:
@@ -16,15 +20,74 @@ def check(config: ConfigPath = DEFAULT_CONFIG) -> None:
     console = Console(highlight=False)
     with told():
         settings = read(config)
-        absent = missing_files(settings.config, settings.path.parent, set(settings.overrides.values()))
-        if absent:
-            raise ConfigError(str(config), absent)
+        problems = missing_files(settings.config, settings.path.parent, set(settings.overrides.values()))
+        problems += shared_ports(settings)
+        if problems:
+            raise ConfigError(str(config), problems)
     given = settings.config
     names = sorted({name for backend in given.backends for name in backend.models or {}})
     console.print(
-        f"{config} is in order: {len(given.backends)} backends, policy {given.policy}, "
-        f"{len(given.keys)} keys, models {', '.join(names) or '(asked of the backends)'}"
+        f"{config} is in order: {counted(len(given.backends), 'backend')}, policy {given.policy}, "
+        f"{counted(len(given.keys), 'key')}, models {', '.join(names) or '(asked of the backends)'}",
+        soft_wrap=True,
     )
+    for note in notes(given):
+        console.print(f"[yellow]note[/]: {escape(note)}", soft_wrap=True)
+
+
+def notes(config: Config) -> list[str]:
+    """What is no error, and yet hardly meant so."""
+    found = []
+    if not config.backends:
+        found.append(
+            "`backends` is empty: requests are refused until the admin API adds one; "
+            "for example: backends: [http://10.0.0.11:8000]"
+        )
+    for number, backend in enumerate(config.backends):
+        try:
+            facts.gpu(backend.gpu or "CPU")
+        except facts.UnknownFactError as error:
+            found.append(f"`backends[{number}].gpu`: {error}; costs begin as another's and are learned")
+    told = {name for backend in config.backends for name in backend.models or {}}
+    told |= {alias for model in config.models for alias in model.aliases if model.name in told}
+    all_told = config.backends and all(backend.models for backend in config.backends)
+    if all_told and config.default_model and config.default_model not in told:
+        found.append(
+            f"`default_model`: no backend has {config.default_model!r}; they have {', '.join(sorted(told))}"
+        )
+    return found
+
+
+def counted(number: int, thing: str) -> str:
+    """`1 backend`, `2 backends`."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def shared_ports(settings: Settings) -> list[str]:
+    """A problem for each port that two parts of this machine would listen on."""
+    config = settings.config
+    try:
+        metrics = metrics_port(config)
+    except RenderError as error:
+        return [str(error)]
+    found = [
+        ("listen.port", config.listen.port),
+        ("listen.metrics_port", metrics),
+        ("admin.port", config.admin.port),
+    ]
+    if settings.own_redis:
+        found.append(("redis.port", config.redis.port))
+    found += [
+        (f"backends[{number}].url", backend.port)
+        for number, backend in enumerate(config.backends)
+        if backend.emulated
+    ]
+    first: dict[int, str] = {}
+    return [
+        f"`{key}`: port {port} is `{first[port]}` too; give one of them another"
+        for key, port in found
+        if first.setdefault(port, key) != key
+    ]
 
 
 def missing_files(config: Config, folder: Path, own: set[str]) -> list[str]:

@@ -69,8 +69,14 @@ def replay(  # noqa: PLR0917  (each is an option)
         asked = user_log.read(trace)
         run = simulator.Replay(asked, [spec] * servers, rate, seed, Objectives())
         held, left_out = spec.kv_tokens, run.left_out
-    except (user_log.LogError, facts.UnknownFactError, facts.DoesNotFitError, OSError) as error:
+    except facts.DoesNotFitError as error:
+        raise _fail(f"{error} (--precision, --gpu)") from None
+    except (user_log.LogError, facts.UnknownFactError) as error:
         raise _fail(error) from None
+    except OSError as error:
+        raise _fail(
+            f"{trace}: {error.strerror}; a CSV or JSONL file is wanted, see docs/simulator.md"
+        ) from None
     if left_out == len(asked):
         raise _fail(f"no request of {trace} fits a server of {held:,} KV tokens")
     console = Console() if sys.stdout.isatty() else Console(width=150)

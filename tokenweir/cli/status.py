@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tokenweir.cli.check import counted
 from tokenweir.cli.options import DEFAULT_CONFIG, ConfigPath, told
 from tokenweir.stack import gateway_server, sidecar_server
 from tokenweir.stack.probes import http_ready
@@ -73,7 +74,8 @@ def _headline(settings: Settings, overview: dict[str, Any]) -> str:
     age = overview["snapshot_age_ms"]
     told_at = "nothing published yet" if age is None else f"last snapshot {age:.0f} ms ago"
     counts = (
-        f"{overview['gateways']} gateways, {overview['ready']} of {len(overview['backends'])} backends ready"
+        f"{counted(overview['gateways'], 'gateway')}, "
+        f"{overview['ready']} of {counted(len(overview['backends']), 'backend')} ready"
     )
     return (
         f"sidecar {sidecar_server.admin_url(settings)}: policy {overview['policy']}{shadow}, "
@@ -87,7 +89,7 @@ def predictor_line(learning: dict[str, Any]) -> str:
         return "predictor: off; running figures serve"
     serves = f"model {learning['version']}" if learning["version"] else "running figures (no model yet)"
     found = learning["recorded"] + learning["waiting"]
-    line = f"predictor: {serves}; {found:,} completions recorded"
+    line = f"predictor: {serves}; {counted(found, 'completion')} recorded"
     if found < learning["wanted"]:
         return f"{line} of {learning['wanted']:,} to train from"
     return f"{line}; to train: {learning['mend']}" if learning["missing"] else line

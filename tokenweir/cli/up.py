@@ -5,19 +5,27 @@ from __future__ import annotations
 import json
 import shlex
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
 from rich.console import Console
 
+from tokenweir.cli.check import shared_ports
 from tokenweir.cli.options import DEFAULT_CONFIG, ConfigPath, told
 from tokenweir.cli.progress import Progress
+from tokenweir.config import ConfigError
 from tokenweir.stack import gateway_server, launch, sidecar_server
 from tokenweir.stack.probes import http_ready
 from tokenweir.stack.settings import Settings, read
 from tokenweir.stack.stack import parts
 
 BACKENDS_WITHIN_S = 30.0
+SETTINGS_WITHIN_S = 15.0
+POLL_S = 0.2
+AGAIN_S = 5.0
+"""Where there is no terminal, what is waited for is named again this often."""
+SETTINGS_VERSION = 'tokenweir_document_version{document="settings"}'
 
 
 def up(config: ConfigPath = DEFAULT_CONFIG) -> None:
@@ -25,6 +33,8 @@ def up(config: ConfigPath = DEFAULT_CONFIG) -> None:
     console = Console(highlight=False)
     with told():
         settings = read(config)
+        if clashes := shared_ports(settings):
+            raise ConfigError(str(config), clashes)
         state = settings.state
         state.create()
         if state.moved:
@@ -33,18 +43,58 @@ def up(config: ConfigPath = DEFAULT_CONFIG) -> None:
             wanted = parts(settings)
             with Progress(console, {part.name: part.title for part in wanted}) as progress:
                 launch.bring_up(wanted, state.run, progress.report)
-        missing = _await_backend(console, settings)
+        behind = wait_until(
+            console,
+            "the gateway to take over the settings",
+            lambda: settings_lag(settings),
+            SETTINGS_WITHIN_S,
+        )
+        if behind:
+            console.print(f"[yellow]Keys, aliases and limits may not hold yet[/]: {behind}", soft_wrap=True)
+        url = f"{gateway_server.base_url(settings)}/readyz"
+        missing = wait_until(
+            console, "the first usable backend", lambda: http_ready(url, verify=False), BACKENDS_WITHIN_S
+        )
         _summary(console, settings, missing)
 
 
-def _await_backend(console: Console, settings: Settings) -> str | None:
-    """None once the gateway has a backend to send requests to; else why it has none."""
-    url = f"{gateway_server.base_url(settings)}/readyz"
-    until = time.monotonic() + BACKENDS_WITHIN_S
-    with console.status("waiting for the first usable backend"):
-        while (missing := http_ready(url, verify=False)) and time.monotonic() < until:
-            time.sleep(0.2)
-    return missing
+def wait_until(console: Console, what: str, missing: Callable[[], str | None], within_s: float) -> str | None:
+    """None once `missing()` is None; after `within_s` what it said last."""
+    begun = said = time.monotonic()
+    with console.status(f"waiting for {what}"):
+        while (why := missing()) and (now := time.monotonic()) < begun + within_s:
+            if not console.is_terminal and now - said > AGAIN_S:
+                said = now
+                text = f"waiting for {what}: {now - begun:.0f} of {within_s:.0f} s ({why})"
+                console.print(text, markup=False, soft_wrap=True)
+            time.sleep(POLL_S)
+    return why
+
+
+def settings_lag(settings: Settings) -> str | None:
+    """None once the gateway goes by the settings that the sidecar has published; else what it waits for."""
+    try:
+        answer = httpx.get(
+            f"{sidecar_server.admin_url(settings)}/api/settings",
+            headers=sidecar_server.admin_headers(settings),
+            timeout=2,
+            trust_env=False,
+        )
+        published = int(answer.raise_for_status().json()["version"])
+        page = httpx.get(gateway_server.metrics_url(settings), timeout=2, trust_env=False)
+        applied = _settings_version(page.raise_for_status().text)
+    except (httpx.HTTPError, LookupError, ValueError, TypeError) as error:
+        return f"no answer ({type(error).__name__})"
+    if not published:
+        return "the sidecar has published none yet"
+    return None if applied >= published else "the gateway goes by those before"
+
+
+def _settings_version(page: str) -> int:
+    for line in page.splitlines():
+        if line.startswith(SETTINGS_VERSION):
+            return int(float(line.rsplit(" ", 1)[1]))
+    return 0
 
 
 def first_model(settings: Settings) -> str | None:
@@ -92,7 +142,8 @@ def _summary(console: Console, settings: Settings, missing: str | None) -> None:
     if missing:
         console.print(
             f"\n[yellow]No backend can take requests yet[/] ({missing}).\n"
-            "`make status` shows why; requests flow as soon as one answers."
+            "`make status` shows why; requests flow as soon as one answers.",
+            soft_wrap=True,
         )
         return
     model = first_model(settings)

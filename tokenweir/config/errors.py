@@ -13,7 +13,7 @@ EXAMPLES: dict[str, str] = {
     "url": "url: http://10.0.0.11:8000",
     "id": "id: gpu-a",
     "models": "models: [llama-3-8b]",
-    "policy": "policy: predictive        (or shadow:predictive)",
+    "policy": "policy: predictive (or shadow:predictive)",
     "paths": "paths: {/v1/audio/: whisper}",
     "keys": "keys: [{id: team-a, sha256: <64 hex digits: `tokenweir key`>}]",
     "sha256": "sha256: <64 hex digits, printed by `tokenweir key`>",
@@ -28,8 +28,8 @@ EXAMPLES: dict[str, str] = {
     "max_wait": "max_wait: 30s",
     "max_bytes": "max_bytes: 256MiB",
     "weight": "weight: 1.0",
-    "role": "role: active             (active, standby or fallback)",
-    "engine": "engine: vllm             (auto, vllm, sglang, tgi, llamacpp, trtllm, ollama)",
+    "role": "role: active (active, standby or fallback)",
+    "engine": "engine: vllm (auto, vllm, sglang, tgi, llamacpp, trtllm, ollama)",
     "dcgm_url": "dcgm_url: http://gpu-a:9400/metrics",
     "cards": "cards: [0, 1]",
     "card_labels": "card_labels: {pod: vllm-a-0}",
@@ -44,7 +44,7 @@ EXAMPLES: dict[str, str] = {
     "secret_file": "secret_file: webhook.secret",
     "transfer": "transfer: {adapter: lmcache, controller: http://10.0.0.5:9000}",
     "controller": "controller: http://10.0.0.5:9000",
-    "adapter": "adapter: lmcache           (none, lmcache, vllm or agent)",
+    "adapter": "adapter: lmcache (none, lmcache, vllm or agent)",
     "instance": "transfer: {instance: lmcache_instance_1}",
     "kv_agent": "transfer: {kv_agent: http://10.0.0.11:9410}",
     "kv_bytes": "transfer: {kv_bytes: 131072}",
@@ -102,6 +102,9 @@ def describe(details: Iterable[Mapping[str, Any]], known: Iterable[str]) -> list
             problems.append(f"`{_path(location)}` is not a key of the configuration{hint}")
             continue
         message = item["msg"].removeprefix("Value error, ")
+        if not location and item["type"] == "value_error":
+            problems += message.splitlines()  # of the whole: each line names its keys itself
+            continue
         value = item.get("input")
         shown = f" (got {value!r})" if isinstance(value, str | int | float | bool) or value is None else ""
         if item["type"] == "missing":

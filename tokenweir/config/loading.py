@@ -18,6 +18,22 @@ NOT_CONFIG = frozenset({"CONFIG", "DATA", "GATEWAY_JSON"})
 """Variables with the prefix that are not keys of the configuration."""
 
 
+class _Loader(yaml.SafeLoader):
+    """A key that stands twice in a map is an error: YAML's own loader takes the last and says nothing."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        lines: dict[str, int] = {}
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
+                continue
+            if key.value in lines:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"`{key.value}` stands in line {lines[key.value]} already", key.start_mark
+                )
+            lines[key.value] = key.start_mark.line + 1
+        return super().construct_mapping(node, deep)
+
+
 def known_keys(model: type[BaseModel] = Config) -> set[str]:
     """Every key name that the configuration knows, at any depth."""
     names: set[str] = set()
@@ -64,7 +80,7 @@ def parse(text: str, source: str, environment: Mapping[str, str] | None = None) 
     Raises ConfigError, which names every wrong key, what is wrong, and an example.
     """
     try:
-        document = yaml.safe_load(text)
+        document = yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""

@@ -152,20 +152,25 @@ class Config(Section):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         problems: list[str] = []
-        for model in self.models:
+        for at, model in enumerate(self.models):
             if model.fallback is not None and model.fallback in {model.name, *model.aliases}:
-                problems.append(f"model {model.name} cannot be its own fallback")
-        for what, seen in (
-            ("backend id", [backend.id for backend in self.backends]),
-            ("backend url", [backend.url for backend in self.backends]),
-            ("key id", [key.id for key in self.keys]),
-            ("model name or alias", [n for model in self.models for n in {model.name, *model.aliases}]),
+                problems.append(f"`models[{at}].fallback`: {model.name!r} cannot be its own fallback")
+        models = list(enumerate(self.models))
+        for places in (
+            [(f"backends[{at}].id", backend.id) for at, backend in enumerate(self.backends)],
+            [(f"backends[{at}].url", backend.url) for at, backend in enumerate(self.backends)],
+            [(f"keys[{at}].id", key.id) for at, key in enumerate(self.keys)],
+            [(f"models[{at}].name", model.name) for at, model in models]
+            + [(f"models[{at}].aliases", n) for at, model in models for n in {*model.aliases} - {model.name}],
         ):
-            twice = sorted({value for value in seen if seen.count(value) > 1})
-            if twice:
-                problems.append(f"{what} used twice: {', '.join(twice)}")
+            first: dict[str, str] = {}
+            problems += [
+                f"`{place}`: {value!r} is used twice, by `{first[value]}` too; give one of them another"
+                for place, value in places
+                if first.setdefault(value, place) != place
+            ]
         if self.limits.body_memory > self.limits.body_max:
-            problems.append("limits.body_memory is larger than limits.body_max")
+            problems.append("`limits.body_memory` is larger than `limits.body_max`")
         adapter = self.sessions.transfer.adapter
         taking = [b for b in self.backends if (b.transfer or BackendTransferConfig()).takes_part(adapter)]
         if self.backends and not taking:
@@ -174,7 +179,7 @@ class Config(Section):
                 "part, and none has it"
             )
         if problems:
-            raise ValueError("; ".join(problems))
+            raise ValueError("\n".join(problems))
         return self
 
     @property

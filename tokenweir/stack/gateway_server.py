@@ -28,6 +28,11 @@ def base_url(settings: Settings) -> str:
     return f"{'https' if listen.tls else 'http'}://{url_host(listen.address)}:{listen.port}"
 
 
+def metrics_url(settings: Settings) -> str:
+    """The gateway's metrics, for a client on this machine."""
+    return f"http://127.0.0.1:{metrics_port(settings.config)}/metrics"
+
+
 def nginx_binary() -> str:
     """Debian's nginx or OpenResty's."""
     found = find_nginx()

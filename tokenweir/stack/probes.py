@@ -27,6 +27,8 @@ def http_ready(url: str, *, verify: bool = True) -> str | None:
         return f"no answer yet ({type(error).__name__})"
     if answer.status_code == 200:
         return None
+    if "html" in answer.headers.get("content-type", ""):
+        return f"answers {answer.status_code} with a web page: is that another program?"
     return f"answers {answer.status_code} {' '.join(answer.text.split())[:160]}"
 
 

@@ -80,7 +80,44 @@ def test_schema_prints_the_schema_of_the_configuration(root: Path) -> None:
 def test_check_sums_up_a_configuration_that_is_in_order(write) -> None:
     status, output = run("check", "--config", write("backends: [http://10.0.0.11:8000]"))
     assert status == 0
-    assert "1 backends, policy predictive" in output
+    assert "1 backend, policy predictive, 0 keys, models (asked of the backends)" in output
+    assert len(output.splitlines()) == 1, "not broken into lines of some width, and without notes"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("policy: hybrid", ["`backends` is empty", "backends: [http://10.0.0.11:8000]"]),
+        ("backends: [{url: 'http://a', gpu: T5}]", ["`backends[0].gpu`", "unknown GPU 'T5'", "RTX-4090"]),
+        ("{backends: [{url: 'http://a', models: [m]}], default_model: n}", ["`default_model`", "'n'", "m"]),
+    ],
+)
+def test_check_notes_what_is_hardly_meant(write, text: str, words: list[str]) -> None:
+    status, output = run("check", "--config", write(text))
+    assert status == 0
+    assert all(word in output.partition("note: ")[2] for word in words), output
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{listen: {port: 8081}}", ["`admin.port`", "8081", "`listen.port`"]),
+        ("{admin: {port: 9080}}", ["`admin.port`", "9080", "`listen.metrics_port`"]),
+        ("{redis: {port: 8080}}", ["`redis.port`", "8080", "`listen.port`"]),
+        (
+            "{backends: [{url: 'http://127.0.0.1:8080', gpu: T4, models: [m], emulated: true}]}",
+            ["`backends[0].url`", "8080", "`listen.port`"],
+        ),
+        ("{listen: {port: 65000}}", ["`listen.metrics_port`", "66000 is no port"]),
+    ],
+)
+@pytest.mark.parametrize("command", ["check", "up"])
+def test_a_port_that_two_parts_would_take_is_named_with_both_keys(
+    write, command: str, text: str, words: list[str]
+) -> None:
+    status, output = run(command, "--config", write(text))
+    assert status == 1
+    assert all(word in output for word in words), output
 
 
 def test_check_names_the_wrong_key_and_ends_with_status_1(write) -> None:

@@ -1,0 +1,70 @@
+"""What `up` waits for once every part runs."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import httpx
+import pytest
+from rich.console import Console
+
+from tokenweir.cli import up
+from tokenweir.stack.settings import Settings, read
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Those of a small configuration."""
+    path = tmp_path / "tokenweir.yaml"
+    path.write_text("backends: [http://127.0.0.1:9]\n")
+    return read(path)
+
+
+def answers(monkeypatch: pytest.MonkeyPatch, published: int, applied: str) -> None:
+    """Have the sidecar and the gateway tell these versions of the settings."""
+
+    def get(url: str, **_: object) -> httpx.Response:
+        request = httpx.Request("GET", url)
+        if url.endswith("/metrics"):
+            text = f'# HELP x\ntokenweir_document_version{{document="settings"}} {applied}\n'
+            return httpx.Response(200, text=text, request=request)
+        return httpx.Response(200, json={"version": published}, request=request)
+
+    monkeypatch.setattr(up.httpx, "get", get)
+
+
+@pytest.mark.parametrize(
+    ("published", "applied", "said"),
+    [
+        (1796041894609, "1796041894609", None),
+        (1796041894609, "1796041894700", None),
+        (1796041894609, "1796041890000", "the gateway goes by those before"),
+        (0, "1796041894609", "the sidecar has published none yet"),
+    ],
+)
+def test_the_settings_hold_once_the_gateway_has_those_that_the_sidecar_published(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, published: int, applied: str, said: str | None
+) -> None:
+    answers(monkeypatch, published, applied)
+    assert up.settings_lag(settings) == said
+
+
+def test_a_sidecar_that_does_not_answer_is_waited_for(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def get(url: str, **_: object) -> httpx.Response:
+        raise httpx.ConnectError(url)
+
+    monkeypatch.setattr(up.httpx, "get", get)
+    assert up.settings_lag(settings) == "no answer (ConnectError)"
+
+
+def test_what_is_waited_for_is_told_again_and_again_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(up, "AGAIN_S", 0.1)
+    monkeypatch.setattr(up, "POLL_S", 0.06)
+    console = Console(file=io.StringIO())
+    reasons = iter(["refused", "refused", "refused", "refused", "refused", None])
+    assert up.wait_until(console, "a backend", lambda: next(reasons), 60) is None
+    assert "waiting for a backend: 0 of 60 s (refused)" in console.file.getvalue()  # type: ignore[attr-defined]
+    assert up.wait_until(console, "a backend", lambda: "refused", 0.1) == "refused"
