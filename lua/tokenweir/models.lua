@@ -134,6 +134,10 @@ function _M.refuse(known, key, name, pool)
   if not pool and is_configured(known.settings, name) and auth.allows(key, name, name) then
     return errors.send(503, "no_capacity", "No backend serves model '" .. errors.echo(name) .. "' now.", nil, 5)
   end
+  if not next(known.fleet.models) and known.fleet.size > 0 and auth.allows(key, name, name) then
+    return errors.send(503, "no_capacity",
+      "No backend has told its models yet, so that none can be sent this request.", nil, 5)
+  end
   return errors.send(404, "model_not_found",
     "The model '" .. errors.echo(name) .. "' does not exist. " .. _M.listing(known, key), "model")
 end

@@ -13,6 +13,8 @@ from tokenweir.config import ConfigError
 from tokenweir.config.errors import describe
 from tokenweir.config.loading import known_keys
 
+NO_OBJECT = "a JSON object is wanted as the body, sent with the header `Content-Type: application/json`"
+
 
 class Problem(BaseModel):
     """What went wrong."""
@@ -42,8 +44,15 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
-        details = [{**item, "loc": tuple(item["loc"][1:])} for item in error.errors()]
-        return answer(422, "the request cannot be used", describe(details, known_keys()))
+        problems = []
+        for item in error.errors():
+            if item["type"] == "json_invalid":
+                problems.append(f"the body is no JSON: {item['ctx']['error']} at character {item['loc'][-1]}")
+            elif item["loc"] == ("body",):
+                problems.append(NO_OBJECT)
+            else:
+                problems += describe([{**item, "loc": tuple(item["loc"][1:])}], known_keys())
+        return answer(422, "the request cannot be used", problems)
 
     @app.exception_handler(UnknownBackendError)
     async def unknown(_: Request, error: UnknownBackendError) -> JSONResponse:
@@ -59,4 +68,5 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def other(_: Request, error: HTTPException) -> JSONResponse:
-        return answer(error.status_code, str(error.detail))
+        text = "nothing is here; /docs lists the routes" if error.status_code == 404 else str(error.detail)
+        return answer(error.status_code, text)

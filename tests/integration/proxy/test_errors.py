@@ -40,8 +40,9 @@ def test_a_compressed_body_is_refused_by_name(gateway: Gateway) -> None:
     assert "gzip" in answer.json()["error"]["message"]
 
 
-def test_a_path_outside_the_api_is_not_found(gateway: Gateway) -> None:
-    answer = gateway.get("/admin")
+@pytest.mark.parametrize("path", ["/admin", "/v1", "/"])
+def test_a_path_outside_the_api_is_not_found(gateway: Gateway, path: str) -> None:
+    answer = gateway.get(path)
     assert answer.status_code == 404
     assert answer.json()["error"]["code"] == "not_found"
 

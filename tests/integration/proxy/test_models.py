@@ -8,6 +8,7 @@ import pytest
 
 from tests.integration.proxy.gateway import Gateway, backend, sha256
 from tests.integration.upstream import Upstream
+from tokenweir.contract.records import State
 
 Start = Callable[..., Gateway]
 
@@ -65,6 +66,17 @@ def test_an_unknown_model_is_answered_with_those_that_exist(two: tuple[Gateway, 
     )
     assert "gpt-9" in error["message"]
     assert "llama, qwen, sm" in error["message"]
+
+
+def test_while_no_backend_has_told_its_models_none_is_said_not_to_exist(
+    start_gateway: Start, start_upstream: Callable[..., Upstream]
+) -> None:
+    silent = backend(start_upstream("gpu-a"), models={}, state=State.DOWN)
+    answer = start_gateway([silent], {"models": []}).post(model="llama")
+    assert answer.status_code == 503
+    assert answer.json()["error"]["code"] == "no_capacity"
+    assert "has told its models" in answer.json()["error"]["message"]
+    assert answer.headers["retry-after"]
 
 
 def test_without_a_model_the_default_serves_and_is_written_into_the_body(

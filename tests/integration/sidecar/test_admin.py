@@ -159,6 +159,15 @@ async def test_wrong_values_are_named_with_an_example_and_change_nothing(
     assert "the backends are: a" in await refused("DELETE", "/api/backends/zz", None, 404)
     assert "round_robin" in await refused("PUT", "/api/policy", {"policy": "best"}, 422)
     assert "policy" in await refused("PUT", "/api/policy", {"polcy": "best"}, 422)
+    assert "Content-Type: application/json" in await refused("PUT", "/api/policy", None, 422)
+    assert "Content-Type: application/json" in await refused("PUT", "/api/policy", ["best"], 422)
+    unreadable = await http.put(
+        "/api/policy", content="{policy", headers={"Content-Type": "application/json"}
+    )
+    assert "the body is no JSON" in unreadable.json()["error"]["problems"][0]
+    untyped = await http.put("/api/policy", content='{"policy": "hybrid"}')
+    assert "Content-Type: application/json" in untyped.json()["error"]["problems"][0]
+    assert "/docs lists the routes" in (await http.get("/api/nothing")).json()["error"]["message"]
     assert not path.with_name("tokenweir.state.json").exists()
     assert [row["id"] for row in (await http.get("/api/backends")).json()] == ["a"]
 
