@@ -30,7 +30,8 @@ check: ## check tokenweir.yaml without starting anything
 
 $(VENV)/.train: requirements-train.lock
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-train.lock
+	@echo "installing what training needs (some 500 MB, once; a minute or more) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-train.lock
 	@touch $@
 
 train: $(VENV)/.train ## train the predictor and publish it: DATA=file, FORCE=1 although it is worse, ROLLBACK=1 back to the one before

@@ -26,6 +26,8 @@ Progress = Callable[[str], None]
 LEAST_WIDTH: Final = 0.05
 """Least distance of the outer quantiles from the median, in ln(1 + tokens)."""
 FOLDS: Final = 4
+STEPS: Final = FOLDS + 2
+"""How often `fit` tells its progress."""
 LEAST_ROWS: Final = 200
 LEAST_FREQUENCY: Final = 2
 """Different requests that a word must stand in to be weighed at all."""
@@ -235,7 +237,7 @@ def _prepare(
     target = impute(np.log1p(data.output) - data.base, data.ending == STOP, options.seed)
     x = data.vectors.astype(np.float64)
     folds = list(GroupKFold(FOLDS, shuffle=True, random_state=options.seed).split(x, groups=data.group))
-    progress("words")
+    progress("the words")
     score = np.zeros(len(data))
     for known, held in folds:
         score[held] = _linear(data.take(known), target[known], core.space, options).score(
@@ -274,7 +276,7 @@ def fit(
     target, x, folds = _prepare(data, core, options, progress)
     held_out = np.zeros((3, len(data)))
     for number, (known, held) in enumerate(folds):
-        progress(f"trees, fold {number + 1} of {FOLDS}")
+        progress(f"trees without part {number + 1} of {FOLDS} of the rows, to see how they do on it")
         for k, ensemble in enumerate(_ensembles(x[known], target[known], options)):
             held_out[k, held] = ensemble.predict(x[held])
     middle, lower_edge, upper_edge = held_out
@@ -282,7 +284,7 @@ def fit(
     mean = _mean(data, middle, _widths(middle, lower_edge, upper_edge), low, high)
     counted = data.ending != CUT
     factor = float(np.clip(data.output[counted].sum() / mean[counted].sum(), 0.1, 10))
-    progress("trees, all rows")
+    progress("trees of all its rows")
     median, lower, upper = _ensembles(x, target, options)
     return Fitted(
         linear=_linear(data, target, core.space, options),

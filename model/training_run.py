@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -74,6 +75,12 @@ def split(data: Dataset, by_time: bool, seed: int) -> tuple[np.ndarray[Any, Any]
     return np.flatnonzero(~held), np.flatnonzero(held)
 
 
+def _counted(progress: Callable[[str], None], steps: int) -> Callable[[str], None]:
+    """`progress` with the number of the step before its text."""
+    numbers = itertools.count(1)
+    return lambda text: progress(f"{next(numbers)} of {steps}: {text}")
+
+
 def run(
     data: Dataset,
     core: Core,
@@ -95,8 +102,8 @@ def run(
             "judge a model by"
         )
     judged = evaluation.judged(data.take(held))
-    progress("the twin that is judged")
-    twin = training.fit(data.take(known), core, options, progress)
+    step = _counted(progress, 2 * training.STEPS)
+    twin = training.fit(data.take(known), core, options, lambda text: step(f"model to be judged: {text}"))
     twin_model = core.build(export.payload(twin, core, judged, "twin", {}))
 
     def score(rows: Dataset) -> Scores:
@@ -105,8 +112,7 @@ def run(
 
     unseen = judged if in_service is None else _unseen(judged, in_service, core)
     levels, reached = _calibration(core, twin_model, twin, judged)
-    progress("the model of all rows")
-    fitted = training.fit(data, core, options, progress)
+    fitted = training.fit(data, core, options, lambda text: step(f"model to be used: {text}"))
     version = _version(data)
     payload = export.payload(fitted, core, data, version, about)
     core.build(payload)  # what a gateway would refuse is not published

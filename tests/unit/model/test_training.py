@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from model import training
-from tests.unit.model.conftest import Example
+from tests.unit.model.conftest import SMALL, Example
 
 
 def test_too_few_completions_are_refused_with_how_many_are_needed(example: Example) -> None:
@@ -72,3 +72,9 @@ def test_rare_words_weigh_nothing(example: Example) -> None:
 def test_the_gains_are_shares(example: Example) -> None:
     assert sum(example.fitted.gains.values()) == pytest.approx(1)
     assert example.fitted.gains["word_score"] > 0.1
+
+
+def test_it_tells_every_step_that_it_says_it_has(example: Example) -> None:
+    told: list[str] = []
+    training.fit(example.data.take(np.arange(600)), example.core, SMALL, told.append)
+    assert len(told) == training.STEPS
