@@ -23,6 +23,9 @@ local function explain(r, status)
   elseif r.refused then
     return 503, "no_capacity", "Every backend that this request was offered to refused it. Try again later.", 2
   end
+  if r.no_answer then
+    return 502, "upstream_broke", "What the backend sent is no answer."
+  end
   status = r.cut or status
   if (status == 502 or status == 504) and r.backend and not r.cut and upstream_log.sent() == 0 then
     return 503, "no_capacity", "No backend could be reached. Try again later.", 2
@@ -88,8 +91,13 @@ function _M.run()
     end
     return
   end
-  if status >= 400 and (not r.backend or not upstream_log.answered()) then
+  if status >= 400 and (not r.backend or r.no_answer or not upstream_log.answered()) then
     own_page(r, status)
+  elseif r.backend and status < 200 then
+    -- Bytes without a head (nginx calls that HTTP/0.9), a status that there is not, or an interim answer: nginx would
+    -- take what follows for its body. It closes the connection and comes here again with its page for a 502.
+    r.no_answer = true
+    return ngx.exit(502)
   elseif r.backend then
     r.header = status
     -- nginx calls no body filter for an answer that has none.

@@ -19,7 +19,8 @@
 --   balancer    tries, tried, tried_count, refused (429 or 503 of the last backend), noted (passive health has it),
 --               cut (502 or 504: it broke off or was too late with a request that it had been sent)
 --   filters     header (status of the upstream's answer), sse, usage, first_byte, last_byte, first_token, ended,
---               broken, late, error_page, engine_error, response (the id of the one that streams, once it is known)
+--               broken, late, silent, no_answer, error_page, engine_error, response (the id of the one that streams,
+--               once it is known)
 local fixed_table = require "tokenweir.core.fixed_table"
 local request = require "tokenweir.core.request"
 local sse = require "tokenweir.core.sse"
@@ -145,7 +146,7 @@ function _M.give(r)
   r.tries, r.tried_count, r.refused, r.cut = 0, 0, nil, nil
   r.header, r.sse, r.usage, r.first_byte, r.last_byte, r.first_token = nil, nil, nil, nil, nil, nil
   r.form, r.response = nil, nil
-  r.ended, r.broken, r.late, r.noted, r.digest = nil, nil, nil, nil, nil
+  r.ended, r.broken, r.late, r.silent, r.no_answer, r.noted, r.digest = nil, nil, nil, nil, nil, nil, nil
   pooled = pooled + 1
   pool[pooled] = r
 end

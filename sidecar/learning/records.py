@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from tokenweir.contract.records import Completion
 
-MOST_TOKENS: Final = 2_000_000
+MOST_TOKENS: Final = 2**24
 """No engine has a context beyond; a longer prompt or output is an error of whoever counted."""
 MOST_MS: Final = 7 * 24 * 3_600_000
 FUTURE_MS: Final = 3_600_000

@@ -33,6 +33,8 @@ class Answer:
     usage: bool = True
     body: bytes | None = None
     headers: dict[str, str] = field(default_factory=dict)
+    raw: bytes | None = None
+    """The whole answer as it goes over the wire, head and all; the connection stays open."""
     events: list[bytes] | None = None
     """The pieces of a stream, as they go over the wire; instead of `tokens`."""
     permits: threading.Semaphore | None = None
@@ -182,6 +184,10 @@ class Upstream:
             await asyncio.sleep(answer.delay)
         if answer.break_after is not None and answer.break_after <= 0:
             return await _break(answer, writer)
+        if answer.raw is not None:
+            writer.write(answer.raw)
+            await writer.drain()
+            return True
         streamed = received.method == "POST" and answer.status == 200 and _wants_stream(received)
         if not streamed or answer.body is not None:
             body = self._body(answer, received) if answer.body is None else answer.body

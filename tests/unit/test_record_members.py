@@ -16,3 +16,14 @@ def test_there_is_room_for_every_member_that_is_named_in_the_sources(root: Path)
     assert room
     assert len(names) > 80
     assert len(names) <= int(room[1])
+
+
+def test_what_became_of_an_answer_is_forgotten_with_its_request(root: Path) -> None:
+    lua = root / "lua/tokenweir"
+    give = re.search(r"^function _M\.give\(r\)$.*?^end$", (lua / "record.lua").read_text(), re.M | re.S)
+    assert give
+    forgotten = {"tried", *re.findall(r"\br\.([a-z_]+)", give[0])}  # `tried` by its count
+    for name in ("balancer", "header_filter", "body_filter", "outcome"):
+        lines = (lua / f"{name}.lua").read_text().splitlines()
+        written = [line.partition(" = ")[0] for line in lines if re.match(r"\s*r\.[a-z_, r.]+ = ", line)]
+        assert set(re.findall(r"\br\.([a-z_]+)", " ".join(written))) <= forgotten, name

@@ -23,8 +23,8 @@ local COMPLETION_TOKENS, PROMPT_TOKENS, CACHED_TOKENS = 8, 9, 10
 local PROCESSED, PREDICTED, REUSED = 11, 12, 13
 local ID = 14
 
--- Figures are counts; a wrong one must not poison sums.
-local MAX_COUNT = 2 ^ 40
+-- Figures are counts; a wrong one must not poison sums. `MOST_TOKENS` of `sidecar/learning/records.py` is the same.
+local MAX_COUNT = 2 ^ 24
 local MAX_WORD = 64
 local MAX_ID = 256
 
@@ -198,6 +198,9 @@ function _M.settle(state)
     state.prompt_tokens = state.prompt_tokens or state.timings_processed + (state.timings_cached or 0)
   end
   state.completion_tokens = state.completion_tokens or state.timings_predicted
+  if state.cached_tokens and state.prompt_tokens and state.cached_tokens > state.prompt_tokens then
+    state.cached_tokens = state.prompt_tokens
+  end
 end
 
 return _M

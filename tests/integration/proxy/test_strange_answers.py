@@ -1,0 +1,100 @@
+"""Answers that no engine should give: what the client sees, and what is believed of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from tests.integration.proxy.gateway import Gateway, backend
+from tests.integration.upstream import Answer, Upstream
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+ANSWER = HEAD + b"Content-Length: 2\r\n\r\n{}"
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"HTTP/1.1 100 Continue\r\n\r\n" + ANSWER,
+        b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + ANSWER,
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
+        b"HTTP/1.1 000 X\r\nContent-Length: 2\r\n\r\n{}",
+    ],
+    ids=["100", "103", "101", "000"],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_is_no_answer_is_told_at_once_and_is_the_backend_s_fault(
+    start_gateway: Callable[..., Gateway], upstream: Upstream, raw: bytes, stream: bool
+) -> None:
+    gateway = start_gateway([backend(upstream)], {"health": {"failures": 1}})
+    upstream.answer = Answer(raw=raw)
+    answer = gateway.post(stream=stream)
+    assert answer.status_code == 502
+    assert answer.json()["error"]["code"] == "upstream_broke"
+    gateway.settle()
+    assert gateway.completions()[0]["outcome"] == "upstream_broke"
+    gateway.expect(1, "tokenweir_backend_ejected")
+
+
+def test_bytes_without_a_head_are_the_backend_s_fault_and_stand_in_the_log_as_a_502(
+    start_gateway: Callable[..., Gateway], upstream: Upstream
+) -> None:
+    gateway = start_gateway([backend(upstream)], {"health": {"failures": 1}})
+    upstream.answer = Answer(raw=b"SSH-2.0-OpenSSH_9.2\r\n")
+    with pytest.raises(httpx.RemoteProtocolError):
+        gateway.post()
+    assert gateway.access_log()[0]["status"] == 502
+    assert gateway.completions()[0]["outcome"] == "upstream_broke"
+    gateway.expect(1, "tokenweir_backend_ejected")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_figures_that_no_engine_can_mean_are_not_believed(
+    gateway: Gateway, upstream: Upstream, stream: bool
+) -> None:
+    usage = {"prompt_tokens": 5, "completion_tokens": 4_000_000_000}
+    document = json.dumps({"choices": [{"delta": {"content": "a"}}], "usage": usage}).encode()
+    upstream.answer = Answer(events=[b"data: " + document + b"\n\n"]) if stream else Answer(body=document)
+    gateway.post(stream=stream)
+    record = gateway.completions()[0]
+    assert record["output"] in {None, 1, 2}
+    assert record["output_source"] in {"none", "events"}
+    assert record["prompt"] == 5
+
+
+def test_no_more_tokens_are_cached_than_the_prompt_has(gateway: Gateway, upstream: Upstream) -> None:
+    usage = {"prompt_tokens": 5, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 900}}
+    upstream.answer = Answer(body=json.dumps({"choices": [], "usage": usage}).encode())
+    gateway.post()
+    record = gateway.completions()[0]
+    assert (record["prompt"], record["output"], record["cached"]) == (5, 7, 5)
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_redirect_of_an_engine_to_itself_does_not_lead_past_the_gateway(
+    gateway: Gateway, upstream: Upstream, scheme: str
+) -> None:
+    location = f"{scheme}://127.0.0.1:{upstream.port}/v1/chat/completions"
+    upstream.answer = Answer(status=307, body=b"", headers={"Location": location})
+    answer = gateway.post("/v1/chat/completions/")
+    assert answer.status_code == 307
+    assert answer.headers["location"] == "/v1/chat/completions"
+
+
+def test_a_stream_that_fell_silent_says_nothing_of_the_requests_after_it(
+    start_gateway: Callable[..., Gateway], upstream: Upstream
+) -> None:
+    gateway = start_gateway([backend(upstream)], {"limits": {"idle_ms": 1000}}, workers=1)
+    upstream.answer = Answer(tokens=9, gap=0.05, break_after=6, broken_by="silence")
+    gateway.post(stream=True)
+    gateway.settle()
+    upstream.answer = Answer()
+    for stream in (True, False, True):
+        assert gateway.post(stream=stream).status_code == 200
+    outcomes = [record["outcome"] for record in gateway.completions(4)]
+    assert outcomes == ["timeout", "ok", "ok", "ok"]
+    upstream.answer = Answer(break_after=2)
+    assert "upstream_broke" in gateway.post(stream=True).text
