@@ -170,7 +170,7 @@ function _M.push(q, w, now, guess)
   insert(q.ages[c], now, w, w.work)
   q.size = q.size + 1
   local own = q.own
-  own.bytes[c] = own.bytes[c] + (w.bytes or 0)
+  own.bytes[c], own.looked = own.bytes[c] + (w.bytes or 0), now
   tell(q, c)
   show(q)
 end

@@ -37,7 +37,7 @@ typedef struct {
   double first[WINDOW];          /*   their places in the order */
   double blocked[WINDOW];        /*   the tide at which no backend had room for them */
   double since, hold;            /* when that began for the very first, ms; place + 1 of the backend held for it */
-  double looked;                 /* when its worker looked last, ms */
+  double looked;                 /* when its worker looked last, or one came, ms */
   double lowest;                 /* the lowest tag here */
   double first_of[CLASSES];      /* the place in the order of the first of each class here */
   double served;                 /* work that went from here to a backend */

@@ -9,8 +9,10 @@ local yields = gateways.yields
 local AGAIN_MS = 10
 --- A worker that has not looked for so long is probably dead.
 local DEAD_MS = 100
+--- One that lives and has not looked for so long is stopped, or held up: the others do not wait for it.
+local ASLEEP_MS = 1000
 
-local _M = { DEAD_MS = DEAD_MS }
+local _M = { DEAD_MS = DEAD_MS, ASLEEP_MS = ASLEEP_MS }
 
 -- What of other workers stands before a place in the order: how many, whether all of them were tried since the last
 -- release, and the line of the very first, nil where that waits here.
@@ -19,7 +21,11 @@ local function others(q, key, tide, now)
   local count, tried, lead, lead_key = 0, true, nil, q.own.first[0]
   for k = 1, q.count do
     local row = lines[k]
-    for j = 0, row.shown - 1 do
+    local shown, unseen = row.shown, now - row.looked
+    if shown > 0 and unseen > ASLEEP_MS then
+      shown, q.stuck = 0, true
+    end
+    for j = 0, shown - 1 do
       local there = row.first[j]
       if there >= key then
         break
@@ -27,7 +33,7 @@ local function others(q, key, tide, now)
       count = count + 1
       if row.blocked[j] ~= tide then
         tried = false
-        if now - row.looked > DEAD_MS then
+        if unseen > DEAD_MS then
           q.stuck = true
         end
       end

@@ -159,6 +159,22 @@ def test_a_worker_that_has_not_looked_for_long_is_told_of() -> None:
     assert queues.queues[1][b"stuck"] is True
 
 
+def test_a_worker_that_is_stopped_keeps_nobody_waiting_and_has_its_turn_when_it_goes_on() -> None:
+    queues = Queues(workers=2, order="fifo")
+    queues.push("first", worker=0)
+    queues.push("second", worker=1)
+    queues.push("third", worker=1)
+    queues.now += 1100
+    assert queues.look(1) == "second"
+    assert queues.queues[1][b"stuck"] is True, "it may be dead"
+    queues.look(0, fits=lambda name, apart: False)
+    assert queues.look(1, fits=lambda name, apart: False) is None
+    queues.release()
+    assert queues.look(1) is None, "the first one's worker looks again"
+    assert queues.look(0) == "first"
+    assert queues.look(1) == "third"
+
+
 def test_with_nothing_released_the_first_one_is_tried_again_after_a_moment() -> None:
     queues = Queues()
     queues.push("only")
