@@ -262,7 +262,7 @@ function _M.rewrite(r, upstream, insert)
   ngx.req.set_body_data(splice.apply(parsed.body, edits))
 end
 
---- Removes the bodies that a gateway left which was killed; when a worker starts.
+--- Removes the bodies that a gateway or a worker left which was killed; when a worker starts.
 -- @param directory string, where nginx keeps them; @param before wall time in seconds: what is younger is in use
 function _M.sweep(directory, before)
   for _, file in ipairs(posix.files(directory)) do

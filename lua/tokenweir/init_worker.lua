@@ -21,12 +21,16 @@ local targets = require "tokenweir.targets"
 
 local now_ms = clock.ms
 local every = ngx.timer.every
+local max = math.max
 
 local SWEEP_MS, WATCH_MS, ADVANCE_MS, FLUSH_MS, KEYS_MS = 250, 250, 250, 1000, 500
 --- Half of the 200 ms within which a gateway knows of a move is for slow machines.
 local MOVES_S = 0.04
 --- Memory of some large bodies at once.
 local FREED_KEPT = 16 * 1024 * 1024
+--- No request needs the file of its body for longer: it is read for the last time when its wait is over, and what nginx
+-- has open stays.
+local BODY_LIFE_S = 2 * 3600
 
 local _M = {}
 
@@ -116,8 +120,8 @@ function _M.start()
   if not slot then
     ngx.log(ngx.ERR, "tokenweir: this worker's load is not seen by the others: ", err)
   end
-  if config.current.body_dir and ngx.worker.id() == 0 then
-    body.sweep(config.current.body_dir, region.born())
+  if config.current.body_dir then
+    body.sweep(config.current.body_dir, max(region.born(), ngx.time() - BODY_LIFE_S))
   end
   prepare.follow()
   state.refresh(now, true)
