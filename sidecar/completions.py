@@ -262,7 +262,7 @@ class Completions:
             figures = Figures.restore(state["figures"])
             sources = Sources.restore(state["sources"])
             self.version = max(self.version, int(state["version"]))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             log.error("learned_refused", reason=str(error)[:200])
             return
         self.figures = figures

@@ -283,10 +283,9 @@ class ControlPlane:
         while True:
             try:
                 await self.exchange.step()
-                self.redis.answered()
+                self.redis.answered("follow")
             except (RedisError, OSError) as error:
-                self.gateways.lost()
-                self.redis.failed(error)
+                self.redis.failed("follow", error)
             except Exception:
                 log.exception("follow_failed")
             await asyncio.sleep(FOLLOW_MS / 1000)
@@ -298,10 +297,13 @@ class ControlPlane:
                 if self.leader.leading and self.publisher.published:
                     missing, self.publisher.stats_missing = self.publisher.stats_missing, False
                     more = await self.completions.step(missing)
+                    self.redis.answered("learning")
+                else:
+                    self.redis.rests("learning")
             except NotLeaderError:
                 self.publish_soon()
             except (RedisError, OSError) as error:
-                self.redis.failed(error)
+                self.redis.failed("learning", error)
             except Exception:
                 log.exception("completions_failed")
             await asyncio.sleep(0 if more else COMPLETIONS_MS / 1000)
@@ -332,7 +334,7 @@ class ControlPlane:
                     recorded = await asyncio.to_thread(count, self.completions.recording.folder)
                     self.retraining.step(settings.retrain, in_service, recorded)
             except (RedisError, OSError) as error:
-                self.redis.failed(error)
+                self.redis.failed("learning", error)
             except Exception:
                 log.exception("training_failed")
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import redis.asyncio as aioredis
 import structlog
-from redis.exceptions import ResponseError
+from redis.exceptions import RedisError, ResponseError
 
 from sidecar.clock import monotonic_ms, wall_ms
 from sidecar.control.gateways import MOST_GATEWAYS, Gateways
@@ -21,8 +21,6 @@ log = structlog.get_logger(__name__)
 
 HEARTBEAT_MS: Final = 1000
 HEARTBEAT_LIFE_MS: Final = 3000
-LEASE_WINDOW_MS: Final = 60_000
-"""How far the wall clocks of gateways and sidecars may differ; the leases expire by Redis' own clock."""
 MEASURE_MS: Final = 5000
 
 
@@ -72,8 +70,8 @@ class Exchange:
         await self._exchange_changes()
         now = monotonic_ms()
         if now - self._heartbeat_at >= HEARTBEAT_MS:
-            self._heartbeat_at = now
             await self._client.set(names.SIDECARS + self._leader.id, str(wall_ms()), px=HEARTBEAT_LIFE_MS)
+            self._heartbeat_at = now
         if now - self._measured_at >= MEASURE_MS:
             self._measured_at = now
             await self._measure()
@@ -92,11 +90,14 @@ class Exchange:
         self.memory = Memory(int(memory.get("used_memory", 0)), int(memory.get("maxmemory", 0)))
 
     async def _read_leases(self) -> None:
-        ids = await self._client.zrangebyscore(
-            names.GATEWAYS, wall_ms() - LEASE_WINDOW_MS, "+inf", start=0, num=MOST_GATEWAYS
-        )
-        keys = [names.GATEWAY + _text(gateway) for gateway in ids]
-        texts = await self._client.mget(keys) if keys else []
+        # The list's scores are the gateways' own clocks, which may be wrong: whose lease lives, Redis knows.
+        try:
+            ids = await self._client.zrangebyscore(names.GATEWAYS, "-inf", "+inf")
+            keys = [names.GATEWAY + _text(gateway) for gateway in ids[-MOST_GATEWAYS:]]
+            texts = await self._client.mget(keys) if keys else []
+        except (RedisError, OSError):
+            self._gateways.lost()
+            raise
         self._gateways.update([text for text in texts if text is not None])
         self._leases_read()
 

@@ -143,7 +143,7 @@ def _content(settings: Settings) -> dict[str, Any]:
 def _object(text: bytes | str | None) -> dict[str, Any]:
     try:
         value = json.loads(text) if text else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 

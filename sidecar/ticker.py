@@ -30,6 +30,8 @@ CAMPAIGN_MS: Final = 250
 """How often a follower asks for the lead."""
 COALESCE_MS: Final = 20
 """Changes of state that come together are published together."""
+PART: Final = "publish"
+"""Of the sidecar, in what is known of Redis."""
 MEMORY_EVERY_MS: Final = 2000
 """How often the decisions' memory is stored when nothing changed; ramps grow all the time."""
 
@@ -98,7 +100,7 @@ class Ticker:
                 self.soon()
                 await asyncio.sleep(COALESCE_MS / 1000)
             except (RedisError, OSError) as error:
-                self._redis.failed(error)
+                self._redis.failed(PART, error)
             except Exception:
                 log.exception("publish_failed")
 
@@ -106,7 +108,7 @@ class Ticker:
         config = self._around.config()
         if not self._leader.leading and not await self._leader.campaign():
             self._loop.step(config, False, monotonic_ms())
-            self._redis.answered()
+            self._redis.answered(PART)
             return
         if self._around.warming_up():
             await self._leader.campaign()
@@ -131,7 +133,7 @@ class Ticker:
         await self._publisher.publish(self._fleet.decide(now), decision)
         if memory is not None:
             self._memory_at, self._memory_due = now, False
-        self._redis.answered()
+        self._redis.answered(PART)
 
     async def _take_over(self) -> None:
         """Go on from what the leader before remembered."""
@@ -145,7 +147,7 @@ class Ticker:
                 raise ValueError(f"schema {state['schema']}")
             if state["sidecar"] != self._leader.id:
                 self._loop.restore(state, monotonic_ms())
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             log.error("control_memory_refused", reason=str(error)[:200])
 
     def _memory(self, changed: bool, now: float) -> str | None:

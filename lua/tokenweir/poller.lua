@@ -32,6 +32,7 @@ local HEAD = 255
 local WHOLE_EVERY_MS = 5000     -- and now and then the whole
 local MOST_PEERS = 255
 local FORGET_EVERY = 100        -- polls between two cleanings of the list of gateways
+local MOST_REFUSALS = 16         -- error replies that are told
 local MOST_SAID = 2000          -- characters of reasons that are told in one outage
 local FORGET_MS = 3600000       -- generous, since its times come from the gateways' own clocks
 
@@ -42,7 +43,7 @@ local polling = false
 local polls, failures, retry_at = 0, 0, 0
 local known_ids = {}
 local fetched = {}      -- document -> {text =, head =, whole_at =}
-local error_reply
+local refused_before, refused_at = {}, 0  -- error replies that were told; the poll in which the last one came
 local followed          -- what was last seen of the key that names the predictor in service
 
 --- Whether this worker is the one that polls. The lock holds a deadline on the monotonic clock, since a dict's own
@@ -254,20 +255,26 @@ local function take_replies(connection, replies, asked, places, known)
   return true
 end
 
---- An error reply (a missing permission, say) is told once, not ten times a second.
+--- An error reply (a missing permission, say) is told once, not ten times a second, until none came for a while: some
+-- commands are asked rarely.
+-- @return the first one, or nil
 local function tell_errors(replies)
+  local first
   for k = 1, #replies do
     local err = is_error(replies[k])
-    if err then
+    if err and not first then
+      first, refused_at = err, polls
       metrics.add("redis_errors", 1)
-      if err ~= error_reply then
-        error_reply = err
-        ngx.log(ngx.ERR, "tokenweir: Redis refused a command: ", err)
-      end
-      return
+    end
+    if err and not refused_before[err] and #refused_before < MOST_REFUSALS then
+      refused_before[err], refused_before[#refused_before + 1] = true, err
+      ngx.log(ngx.ERR, "tokenweir: Redis refused a command: ", err)
     end
   end
-  error_reply = nil
+  if polls - refused_at > 2 * RARE_EVERY and #refused_before > 0 then
+    refused_before = {}
+  end
+  return first
 end
 
 local function poll(now)
@@ -291,8 +298,12 @@ local function poll(now)
   end
   sessions.take(replies, known_sessions, now)
   moves.take(replies, known_moves)
-  connection:keep()
-  tell_errors(replies)
+  local refused = tell_errors(replies)
+  if refused then
+    redis.give_up(connection, config.current.redis, refused)
+  else
+    connection:keep()
+  end
   failures, retry_at = 0, 0
   set_connected(true)
 end

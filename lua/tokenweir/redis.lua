@@ -139,6 +139,16 @@ function connection_methods:close()
   end
 end
 
+--- Closes a connection on which a command was refused. The next one may lead to where it is taken: the name's new
+-- master, while this is a replica by now; or it logs in anew, with what is right by now.
+-- @param err string, the error reply
+function _M.give_up(connection, options, err)
+  if sub(err, 1, 8) == "READONLY" and options.address and options.address ~= options.host then
+    options.by_name = not options.by_name
+  end
+  connection:close()
+end
+
 local function authenticate(connection, options)
   local commands = {}
   if options.password and options.password ~= "" then

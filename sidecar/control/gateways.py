@@ -41,7 +41,7 @@ def read_lease(text: str | bytes) -> GatewayLease:
     """A lease's text as far as the sidecar needs it. Raises LeaseError."""
     try:
         document = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise LeaseError("not JSON") from None
     if not isinstance(document, dict) or document.get("schema") != names.SCHEMA:
         raise LeaseError(f"not a lease of schema {names.SCHEMA}")

@@ -315,6 +315,6 @@ def _unquoted(body: bytes) -> bytes:
         return body
     try:
         text = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return body
     return text.encode() if isinstance(text, str) else body

@@ -102,7 +102,7 @@ def with_information(reading: ModelsReading, kind: str, body: bytes) -> ModelsRe
 def _object(body: bytes) -> dict[str, Any]:
     try:
         value = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ValueError("the answer is not JSON") from None
     if not isinstance(value, dict):
         raise ValueError("the answer is not a JSON object")

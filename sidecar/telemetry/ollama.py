@@ -19,7 +19,7 @@ def read(page: Page, at: float) -> EngineReading | None:
     """A reading, or None where the page is not Ollama's."""
     try:
         document = json.loads(page.body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     entries = document.get("models") if isinstance(document, dict) else None
     if not isinstance(entries, list):

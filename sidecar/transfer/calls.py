@@ -64,7 +64,7 @@ class Calls:
             raise TransferError(f"{url} answers {status}")
         try:
             found = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
             raise TransferError(f"{url} answers no JSON object")

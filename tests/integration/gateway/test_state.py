@@ -108,6 +108,23 @@ def test_changed_settings_are_followed(gateway: Gateway, redis_server: RedisServ
     assert gateway.json("state")["settings"]["limits"]["tries"] == 5
 
 
+def test_a_command_that_redis_refuses_is_told_once_and_the_connection_given_up(
+    gateway: Gateway, redis_server: RedisServer
+) -> None:
+    client = redis_server.client()
+    client.delete("tw:stats", "tw:gateways")
+    connections = client.info("stats")["total_connections_received"]
+    client.lpush("tw:stats", "x")
+    client.set("tw:gateways", "x")
+    errors = "tokenweir_redis_errors_total"
+    wait_until(lambda: gateway.metrics()[errors] >= 20, what="refused commands")
+    assert gateway.nginx.error_log().count("Redis refused a command") == 1, "both are of the wrong type"
+    assert client.info("stats")["total_connections_received"] >= connections + 10
+    client.delete("tw:stats", "tw:gateways")
+    client.set("tw:snapshot", snapshot(1, 9))
+    wait_until(lambda: gateway.json("state")["sequence"] == 9, what="the next snapshot")
+
+
 def test_a_deposed_leaders_snapshot_is_refused(gateway: Gateway, redis_server: RedisServer) -> None:
     client = redis_server.client()
     client.set("tw:snapshot", snapshot(5, 1))

@@ -7,6 +7,7 @@ import signal
 import time
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.integration.sidecar.conftest import add_user, backend, quickest, snapshot, until
 from tokenweir.contract import names
@@ -96,6 +97,7 @@ async def test_without_redis_it_goes_on_watching_and_publishes_when_redis_return
     redis_server.start()
     add_user(redis_server.client())
     await until(lambda: backend(store, "a").get("memory") == 0.77, what="the snapshot again")
+    await until(lambda: sidecar.plane.redis.error is None, what="an end of the outage")
     assert (await sidecar.http.get("/readyz")).status_code == 200
 
 
@@ -118,6 +120,37 @@ async def test_a_frozen_redis_delays_nothing_but_publication(
     finally:
         redis_server.thaw()
     await until(lambda: backend(store, "a").get("state") == "draining", what="the drain in the snapshot")
+
+
+async def test_a_full_redis_is_told_once_and_refilled_when_it_has_room_again(
+    write_config, start_sidecar, store, engines
+):
+    sidecar = await start_sidecar(write_config("one", backends=[{"id": "a", "url": engines().url}]))
+    await until(lambda: backend(store, "a").get("state") == "ready", what="ready")
+    before = snapshot(store)
+    with capture_logs() as logs:
+        store.config_set("maxmemory", 1)
+        await until(lambda: sidecar.plane.redis.errors > 30, what="refused commands")
+        assert (await sidecar.http.get("/readyz")).status_code == 503
+        store.config_set("maxmemory", 0)
+        await until(lambda: snapshot(store)["sequence"] > before["sequence"] + 1, what="snapshots")
+        await until(lambda: sidecar.plane.redis.error is None, what="an end of the outage")
+    told = [entry for entry in logs if entry["event"] in {"redis_away", "redis_back"}]
+    assert len(told) == len({(entry["event"], entry.get("reason")) for entry in told})
+    assert told[-1]["event"] == "redis_back"
+
+
+async def test_documents_that_nest_too_deeply_stop_nobody(write_config, start_sidecar, store, engines):
+    deep = "[" * 100_000
+    for key in (names.SNAPSHOT, names.CONTROL, names.LEARNED, names.CHANGES, names.GATEWAY + "g1"):
+        store.set(key, deep)
+    store.zadd(names.GATEWAYS, {"g1": 1})
+    with capture_logs() as logs:
+        sidecar = await start_sidecar(write_config("one", backends=[{"id": "a", "url": engines().url}]))
+        await until(lambda: sidecar.plane.publisher.published, what="a snapshot")
+        await until(lambda: backend(store, "a").get("state") == "ready", what="ready")
+        await until(lambda: sidecar.plane.gateways.refused, what="the lease refused")
+    assert not [entry for entry in logs if entry["event"].endswith("_failed")]
 
 
 async def test_a_fence_never_falls_even_below_one_from_the_future(

@@ -6,6 +6,8 @@ import asyncio
 import json
 import time
 
+import pytest
+
 from tests.integration.sidecar.conftest import backend, quickest, snapshot, until
 from tokenweir.contract import names
 from tokenweir.contract.records import BackendLoad, Lease, Settings, Snapshot, Stats
@@ -110,6 +112,18 @@ async def test_load_past_the_gateways_is_told_in_whole_requests(write_config, st
     )
     put_lease(store, a=7)
     await until(lambda: backend(store, "a")["foreign"]["requests"] == 0, what="none")
+
+
+@pytest.mark.parametrize("hours", [-24, -1, 1, 24])
+async def test_a_gateway_whose_clock_is_wrong_counts_as_long_as_its_lease_lives(
+    write_config, start_sidecar, store, engines, hours
+):
+    sidecar = await start_sidecar(write_config("one", backends=[{"id": "a", "url": engines().url}]))
+    put_lease(store, a=3)
+    store.zadd(names.GATEWAYS, {"g1": int((time.time() + hours * 3600) * 1000)})
+    await until(lambda: sidecar.plane.gateways.in_flight("a") == 3, what="the lease")
+    store.pexpire(names.GATEWAY + "g1", 50)
+    await until(lambda: sidecar.plane.gateways.in_flight("a") == 0, what="its end")
 
 
 async def test_a_dead_gateways_load_is_gone_with_its_lease(write_config, start_sidecar, store, engines):
