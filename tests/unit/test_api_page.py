@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-UNREACHABLE = {"forbidden", "length_required"}
+UNREACHABLE = {"forbidden"}
 """Of pages of nginx's own that no request can bring about here."""
 
 
