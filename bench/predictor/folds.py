@@ -33,7 +33,7 @@ class Plan:
 
 
 FULL: Final = Plan(seeds=(2, 3, 4), of_a_prompt=24, judged=16_000, minutes=95, encoded=3_000)
-QUICK: Final = Plan(seeds=(2,), of_a_prompt=3, judged=6_000, minutes=40, encoded=800, full=False)
+QUICK: Final = Plan(seeds=(2,), of_a_prompt=3, judged=6_000, minutes=40, encoded=200, full=False)
 
 
 @dataclass(frozen=True)
