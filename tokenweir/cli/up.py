@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 from rich.console import Console
+from rich.markup import escape
 
 from tokenweir.cli.check import shared_ports
 from tokenweir.cli.options import DEFAULT_CONFIG, ConfigPath, told
@@ -22,6 +23,7 @@ from tokenweir.stack.stack import parts
 
 BACKENDS_WITHIN_S = 30.0
 SETTINGS_WITHIN_S = 15.0
+MOST_TOLD = 4
 POLL_S = 0.2
 AGAIN_S = 5.0
 """Where there is no terminal, what is waited for is named again this often."""
@@ -53,7 +55,10 @@ def up(config: ConfigPath = DEFAULT_CONFIG) -> None:
             console.print(f"[yellow]Keys, aliases and limits may not hold yet[/]: {behind}", soft_wrap=True)
         url = f"{gateway_server.base_url(settings)}/readyz"
         missing = wait_until(
-            console, "the first usable backend", lambda: http_ready(url, verify=False), BACKENDS_WITHIN_S
+            console,
+            "the first usable backend",
+            lambda: http_ready(url, verify=False) and unusable(settings),
+            BACKENDS_WITHIN_S,
         )
         _summary(console, settings, missing)
 
@@ -88,6 +93,25 @@ def settings_lag(settings: Settings) -> str | None:
     if not published:
         return "the sidecar has published none yet"
     return None if applied >= published else "the gateway goes by those before"
+
+
+def unusable(settings: Settings) -> str:
+    """Why the gateway has no backend to send requests to, of each backend."""
+    try:
+        answer = httpx.get(
+            f"{sidecar_server.admin_url(settings)}/api/fleet",
+            headers=sidecar_server.admin_headers(settings),
+            timeout=2,
+            trust_env=False,
+        )
+        rows = answer.raise_for_status().json()["backends"]
+        told = [f"{row['id']} is {row['state']}: {row['reason']}" for row in rows if row["state"] != "ready"]
+    except (httpx.HTTPError, LookupError, ValueError, TypeError) as error:
+        return f"the sidecar does not say why ({type(error).__name__})"
+    more = f"; and {len(told) - MOST_TOLD} more" if len(told) > MOST_TOLD else ""
+    if not rows:
+        return "no backends are configured"
+    return "; ".join(told[:MOST_TOLD]) + more or "the gateway has not heard of them yet"
 
 
 def _settings_version(page: str) -> int:
@@ -141,7 +165,7 @@ def _summary(console: Console, settings: Settings, missing: str | None) -> None:
     )
     if missing:
         console.print(
-            f"\n[yellow]No backend can take requests yet[/] ({missing}).\n"
+            f"\n[yellow]No backend can take requests yet[/] ({escape(missing)}).\n"
             "`make status` shows why; requests flow as soon as one answers.",
             soft_wrap=True,
         )

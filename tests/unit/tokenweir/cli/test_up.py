@@ -60,6 +60,27 @@ def test_a_sidecar_that_does_not_answer_is_waited_for(
     assert up.settings_lag(settings) == "no answer (ConnectError)"
 
 
+@pytest.mark.parametrize(
+    ("fleet", "said"),
+    [
+        ([], "no backends are configured"),
+        ([("a", "ready")], "the gateway has not heard of them yet"),
+        ([("a", "ready"), ("b", "down")], "b is down: Connection refused"),
+        ([(f"b{k}", "down") for k in range(6)], "; and 2 more"),
+    ],
+)
+def test_each_backend_that_cannot_be_used_is_named_with_the_reason(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, fleet: list[tuple[str, str]], said: str
+) -> None:
+    rows = [{"id": name, "state": state, "reason": "Connection refused"} for name, state in fleet]
+
+    def get(url: str, **_: object) -> httpx.Response:
+        return httpx.Response(200, json={"backends": rows}, request=httpx.Request("GET", url))
+
+    monkeypatch.setattr(up.httpx, "get", get)
+    assert up.unusable(settings).endswith(said)
+
+
 def test_what_is_waited_for_is_told_again_and_again_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(up, "AGAIN_S", 0.1)
     monkeypatch.setattr(up, "POLL_S", 0.06)
