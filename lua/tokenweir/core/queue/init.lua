@@ -63,6 +63,9 @@ local DEFAULTS = {
   },
 }
 
+--- Waits may be shorter than what is expected by so much.
+local CERTAIN = 0.5
+
 local _M = { DEFAULTS = DEFAULTS, CLASS = CLASS }
 
 local function set_key(q, w, now, alone)
@@ -274,12 +277,13 @@ end
 -- somebody waits.
 _M.measure = expect.measure
 
---- What one has to have time for that is not to be refused at once: what it may expect, where that was measured. Where
--- this is too long, so many wait that backends stay fed whoever is refused: better now than after the wait.
+--- The shortest that one may have to wait that is told to expect `ms`: who has no time for that is refused at once. An
+-- estimate is what most do not exceed, and many are served sooner: a request that could have been served is not to be
+-- refused.
 -- @param ms number or nil: what `expect` said
 -- @return number ms, or nil: nothing was measured
 function _M.at_least(q, ms)
-  return ms and wait.is_measured(q.shared) and ms or nil
+  return ms and wait.is_measured(q.shared) and CERTAIN * ms or nil
 end
 
 --- What a waiter may expect.
