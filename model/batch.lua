@@ -1,11 +1,11 @@
 -- What Python asks of the predictor's Lua, many requests at a time: arrays cross as strings of packed numbers.
 local ffi = require "ffi"
-local distribution = require "tokenweir.core.output_distribution"
-local estimator = require "tokenweir.core.estimator"
-local features = require "tokenweir.core.features"
-local predictor = require "tokenweir.core.predictor"
-local request = require "tokenweir.core.request"
-local words = require "tokenweir.core.words"
+local distribution = require "tokenweir.core.prediction.output_distribution"
+local estimator = require "tokenweir.core.prediction.estimator"
+local features = require "tokenweir.core.prediction.features"
+local predictor = require "tokenweir.core.prediction.predictor"
+local request = require "tokenweir.core.body.request"
+local words = require "tokenweir.core.prediction.words"
 
 -- As the gateway does: loops over words and trees make more traces than LuaJIT keeps by default.
 require("jit.opt").start("maxsnap=4000", "maxtrace=8000", "maxmcode=16384")

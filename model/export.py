@@ -22,7 +22,7 @@ VECTORS: Final = 32
 
 
 class Flat:
-    """Trees in a row, a node's left child behind it, as `core/trees.lua` walks them."""
+    """Trees in a row, a node's left child behind it, as `core/prediction/trees.lua` walks them."""
 
     def __init__(self) -> None:
         self.root: list[int] = []

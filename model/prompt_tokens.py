@@ -1,4 +1,4 @@
-"""The weights by which `core/text_tokens.lua` estimates a text's tokens from the kinds of its bytes.
+"""The weights by which `core/body/text_tokens.lua` estimates a text's tokens from the kinds of its bytes.
 
 python -m model.prompt_tokens        # prints them, from the recorded prompts (TOKENWEIR_DATA)
 """
@@ -36,7 +36,7 @@ PRIOR_STRENGTH: Final = 0.3
 
 def pairs(core: Core, text: bytes) -> Floats:
     """How often a byte of each kind follows one of each kind, as a flat array."""
-    module = core.require("tokenweir.core.text_tokens")
+    module = core.require("tokenweir.core.body.text_tokens")
     kinds, kind = int(module.KINDS), module.kind
     of_byte = np.array([int(kind(c)) for c in range(256)])
     found = of_byte[np.frombuffer(text, np.uint8)]

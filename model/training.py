@@ -217,7 +217,7 @@ def _mean(data: Dataset, median: Floats, widths: tuple[Floats, Floats], low: Flo
 
 def priors(data: Dataset, core: Core) -> Priors:
     """Means by model and family, drawn towards that of all where there are few."""
-    family = core.require("tokenweir.core.predictor").family
+    family = core.require("tokenweir.core.prediction.predictor").family
     value = np.log1p(data.output)
     mean, spread = float(value.mean()), float(max(value.std(), 0.05))
     models: dict[str, float] = {}

@@ -14,7 +14,7 @@ BLOCKS_OF_A_SIZE = 16
 @lru_cache(maxsize=4096)
 def block_ends(count: int) -> tuple[int, ...]:
     """Of so many equal blocks the ends of those beginnings that are hashed: every block at first, later every
-    fourth, sixteenth and sixty-fourth (`core/prefix_blocks.lua`)."""
+    fourth, sixteenth and sixty-fourth (`core/body/prefix_blocks.lua`)."""
     ends: list[int] = []
     at, step = 0, 1
     while at + step <= count and len(ends) < 4 * BLOCKS_OF_A_SIZE:

@@ -22,7 +22,7 @@ def measure(core: Core, recorded: Recorded, seed: int) -> dict[str, dict[str, fl
     plain = chats.Application("", None, {}, [], None, "chat", 1.0)
     bodies = [chats.body("m", plain, [], text) for text in recorded.texts]
     estimated = core.read(["chat"] * len(bodies), bodies).tokens
-    module = core.require("tokenweir.core.prompt_tokens")
+    module = core.require("tokenweir.core.prediction.prompt_tokens")
     order = np.random.default_rng(seed).permutation(len(bodies))
     found: dict[str, dict[str, float]] = {}
     for name, factor in FACTORS.items():

@@ -1,10 +1,10 @@
 -- Times what the gateway does of a request's features and prediction, on the thread's own processor clock: other
 -- processes of a shared machine do not count.
 local ffi = require "ffi"
-local estimator = require "tokenweir.core.estimator"
-local features = require "tokenweir.core.features"
+local estimator = require "tokenweir.core.prediction.estimator"
+local features = require "tokenweir.core.prediction.features"
 local identity = require "tokenweir.core.identity"
-local request = require "tokenweir.core.request"
+local request = require "tokenweir.core.body.request"
 
 ffi.cdef [[
 typedef struct { long sec; long nsec; } tw_bench_time;

@@ -6,7 +6,7 @@ local documents = require "tokenweir.documents"
 local ledger = require "tokenweir.ledger"
 local pick = require "tokenweir.pick"
 local record = require "tokenweir.record"
-local session = require "tokenweir.core.session"
+local session = require "tokenweir.core.body.session"
 local sessions = require "tokenweir.sessions"
 local state = require "tokenweir.state"
 
@@ -129,7 +129,7 @@ function _M.sessions()
   record.give(r)
   local found = quantiles(times, 2 * count)
   found.known, found.strange = known, strange
-  found.bytes = ffi.sizeof("tw_known_set") * require("tokenweir.core.known_sessions").SETS
+  found.bytes = ffi.sizeof("tw_known_set") * require("tokenweir.core.sessions.known_sessions").SETS
   answer(found)
 end
 

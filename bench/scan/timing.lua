@@ -1,8 +1,8 @@
 --- Times the readers of lua/tokenweir/core in loops that LuaJIT compiles, as they run in the gateway.
-local request = require "tokenweir.core.request"
-local splice = require "tokenweir.core.splice"
-local sse = require "tokenweir.core.sse"
-local usage = require "tokenweir.core.usage"
+local request = require "tokenweir.core.body.request"
+local splice = require "tokenweir.core.json.splice"
+local sse = require "tokenweir.core.answer.sse"
+local usage = require "tokenweir.core.answer.usage"
 
 local clock = os.clock
 

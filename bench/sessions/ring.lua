@@ -1,6 +1,6 @@
---- Measures of the shipped ring (`core/ring.lua`).
+--- Measures of the shipped ring (`core/sessions/ring.lua`).
 local ffi = require "ffi"
-local ring = require "tokenweir.core.ring"
+local ring = require "tokenweir.core.sessions.ring"
 
 local SLICE = 40000
 

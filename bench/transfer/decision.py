@@ -1,4 +1,4 @@
-"""What the gateway would decide (`lua/tokenweir/core/transfer.lua`), on the figures of a case."""
+"""What the gateway would decide (`lua/tokenweir/core/sessions/transfer.lua`), on the figures of a case."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ PLAN = b"""function(tokens, kv_bytes, prefill, bandwidth, latency)
     pool = { upstream_of = {} },
   }
   local how = { adapter = "agent", bandwidth = bandwidth, latency_ms = latency, limit_ms = 600000 }
-  local memory = require("tokenweir.core.cache_memory").new()
-  return require("tokenweir.core.transfer").plan(memory, fleet, r, how, 0, 0) ~= nil
+  local memory = require("tokenweir.core.sessions.cache_memory").new()
+  return require("tokenweir.core.sessions.transfer").plan(memory, fleet, r, how, 0, 0) ~= nil
 end"""
 
 

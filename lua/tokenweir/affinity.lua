@@ -1,22 +1,22 @@
---- Sessions and caches in this gateway: `core/affinity.lua` on the memory that its workers share.
-local cache_memory = require "tokenweir.core.cache_memory"
-local core = require "tokenweir.core.affinity"
+--- Sessions and caches in this gateway: `core/sessions/affinity.lua` on the memory that its workers share.
+local cache_memory = require "tokenweir.core.sessions.cache_memory"
+local core = require "tokenweir.core.sessions.affinity"
 local hash = require "tokenweir.core.hash"
 local ledger = require "tokenweir.ledger"
 local metrics = require "tokenweir.metrics"
 local moves = require "tokenweir.moves"
-local path = require "tokenweir.core.path"
+local path = require "tokenweir.core.body.path"
 local region = require "tokenweir.region"
-local request = require "tokenweir.core.request"
-local rings_of = require "tokenweir.core.rings"
-local session_table = require "tokenweir.core.session_table"
+local request = require "tokenweir.core.body.request"
+local rings_of = require "tokenweir.core.sessions.rings"
+local session_table = require "tokenweir.core.sessions.session_table"
 local stay = require "tokenweir.core.policy.stay"
 
 local bit = require "bit"
 local ffi = require "ffi"
 local dict = ngx.shared.tokenweir_documents
 local int32 = ffi.typeof("int32_t")
-local knows = require("tokenweir.core.known_sessions").knows
+local knows = require("tokenweir.core.sessions.known_sessions").knows
 local match = string.match
 local max, min = math.max, math.min
 local rshift = bit.rshift
@@ -119,7 +119,7 @@ function _M.locate(known, r, now)
   end
 end
 
---- Reckons what the candidates have of its prompt; see `core/affinity.lua`.
+--- Reckons what the candidates have of its prompt; see `core/sessions/affinity.lua`.
 function _M.reckon(view, r, candidates, count)
   core.reckon(region.cache(), view, r, candidates, count)
 end

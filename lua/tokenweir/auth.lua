@@ -1,7 +1,7 @@
 --- API keys of clients: by the SHA-256 of what follows "Bearer ".
 local errors = require "tokenweir.errors"
-local json_string = require "tokenweir.core.json_string"
-local session = require "tokenweir.core.session"
+local json_string = require "tokenweir.core.json.string"
+local session = require "tokenweir.core.body.session"
 local sha256 = require "tokenweir.sha256"
 
 local variable = require("tokenweir.variable").get

@@ -3,16 +3,16 @@
 -- Up to `client_body_buffer_size` nginx keeps it in memory. A larger one is in a file, which a worker thread reads: the
 -- worker itself never blocks on it, and it is never let through unread.
 local body_bytes = require "tokenweir.body_bytes"
-local burst = require "tokenweir.core.burst"
+local burst = require "tokenweir.core.body.burst"
 local bytes = require "tokenweir.core.bytes"
 local errors = require "tokenweir.errors"
-local form = require "tokenweir.core.form"
-local json_string = require "tokenweir.core.json_string"
+local form = require "tokenweir.core.body.form"
+local json_string = require "tokenweir.core.json.string"
 local posix = require "tokenweir.posix"
-local prefix_blocks = require "tokenweir.core.prefix_blocks"
+local prefix_blocks = require "tokenweir.core.body.prefix_blocks"
 local record = require "tokenweir.record"
-local request = require "tokenweir.core.request"
-local splice = require "tokenweir.core.splice"
+local request = require "tokenweir.core.body.request"
+local splice = require "tokenweir.core.json.splice"
 
 local ngx = ngx
 local variable = require("tokenweir.variable").get

@@ -4,15 +4,15 @@
 --
 -- Everything passed and returned is plain values, as the thread has a Lua of its own.
 local ffi = require "ffi"
-local burst = require "tokenweir.core.burst"
-local features = require "tokenweir.core.features"
-local form = require "tokenweir.core.form"
+local burst = require "tokenweir.core.body.burst"
+local features = require "tokenweir.core.prediction.features"
+local form = require "tokenweir.core.body.form"
 local mapped_file = require "tokenweir.mapped_file"
 local posix = require "tokenweir.posix"
-local prefix_blocks = require "tokenweir.core.prefix_blocks"
-local request = require "tokenweir.core.request"
-local splice = require "tokenweir.core.splice"
-local words = require "tokenweir.core.words"
+local prefix_blocks = require "tokenweir.core.body.prefix_blocks"
+local request = require "tokenweir.core.body.request"
+local splice = require "tokenweir.core.json.splice"
+local words = require "tokenweir.core.prediction.words"
 
 local cast = ffi.cast
 local format, ipairs = string.format, ipairs
@@ -98,7 +98,7 @@ function _M.inspect(path, kind)
   return result
 end
 
---- What `core/form.model` finds, of a form in a file.
+--- What `core/body/form.model` finds, of a form in a file.
 -- @treturn table `ok` true: `model`, `first`, `last`; `ok` false: `code` and `message` as of `inspect`
 function _M.inspect_form(path, boundary)
   local file, trouble = mapped_file.open(path)

@@ -3,13 +3,13 @@ local affinity = require "tokenweir.affinity"
 local clock = require "tokenweir.clock"
 local deadline = require "tokenweir.deadline"
 local errors = require "tokenweir.errors"
-local memory_error = require("tokenweir.core.engine_error").memory
+local memory_error = require("tokenweir.core.answer.engine_error").memory
 local ledger = require "tokenweir.ledger"
 local passive_health = require "tokenweir.passive_health"
-local sse = require "tokenweir.core.sse"
+local sse = require "tokenweir.core.answer.sse"
 local state = require "tokenweir.state"
 local upstream_log = require "tokenweir.upstream_log"
-local usage = require "tokenweir.core.usage"
+local usage = require "tokenweir.core.answer.usage"
 
 local ngx = ngx
 local arg = ngx.arg

@@ -4,11 +4,11 @@
 -- Only what passed `admit` gets in, so a bad document is refused and counted once, and a worker that starts finds
 -- good ones. `meta` says when a document was first seen, on the monotonic clock: a snapshot's age counts from there.
 local cjson = require "cjson.safe"
-local check = require "tokenweir.core.check"
+local check = require "tokenweir.core.documents.check"
 local clock = require "tokenweir.clock"
 local contract = require "tokenweir.contract"
-local long_json = require "tokenweir.core.long_json"
-local fence = require "tokenweir.core.fence"
+local long_json = require "tokenweir.core.json.long"
+local fence = require "tokenweir.core.documents.fence"
 
 local dict = ngx.shared.tokenweir_documents
 local now_ms = clock.ms
@@ -87,7 +87,7 @@ end
 -- @param pause function or nil, called now and then: it may yield, where this runs in a timer
 -- @return true if it is new and in place, false if it is the one already there; or nil, reason, detail. Reasons are
 --   few and fixed, since they are labels of a counter: size, json, schema, value, lower fence, lower sequence, memory,
---   and those of `core/predictor.lua`
+--   and those of `core/prediction/predictor.lua`
 function _M.admit(name, text, origin, build, pause)
   if #text > MAX_BYTES[name] then
     return refuse(name, "size")

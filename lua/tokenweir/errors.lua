@@ -1,6 +1,6 @@
 --- Errors that Tokenweir itself makes, in OpenAI's shape:
 --   {"error":{"message":...,"type":...,"param":...,"code":...}}
-local json_string = require "tokenweir.core.json_string"
+local json_string = require "tokenweir.core.json.string"
 
 local ngx = ngx
 local ceil, min, random = math.ceil, math.min, math.random

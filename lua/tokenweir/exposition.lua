@@ -1,16 +1,16 @@
 --- The gateway's metrics in Prometheus' text format: `content_by_lua` of GET /metrics.
 local clock = require "tokenweir.clock"
 local documents = require "tokenweir.documents"
-local health = require "tokenweir.core.health"
+local health = require "tokenweir.core.backend.health"
 local ledger = require "tokenweir.ledger"
-local load = require "tokenweir.core.load"
+local load = require "tokenweir.core.backend.load"
 local metrics = require "tokenweir.metrics"
 local policy = require "tokenweir.core.policy"
 local poller = require "tokenweir.poller"
 local queue_lines = require "tokenweir.queue_lines"
 local region = require "tokenweir.region"
-local session_table = require "tokenweir.core.session_table"
-local slowness_of = require("tokenweir.core.transfer").slowness
+local session_table = require "tokenweir.core.sessions.session_table"
+local slowness_of = require("tokenweir.core.sessions.transfer").slowness
 local state = require "tokenweir.state"
 local targets = require "tokenweir.targets"
 

@@ -2,7 +2,7 @@
 local cjson = require("cjson.safe").new()
 local contract = require "tokenweir.contract"
 local ledger = require "tokenweir.ledger"
-local load = require "tokenweir.core.load"
+local load = require "tokenweir.core.backend.load"
 local numbering = require "tokenweir.numbering"
 local passive_health = require "tokenweir.passive_health"
 local queue_lines = require "tokenweir.queue_lines"

@@ -6,7 +6,7 @@
 --
 -- A request is counted on the place that it was reserved on (`r.place`), whatever becomes of the fleet, and taken off
 -- exactly once. A worker that dies takes its row with it (`region.lua`).
-local load = require "tokenweir.core.load"
+local load = require "tokenweir.core.backend.load"
 local policy = require "tokenweir.core.policy"
 local region = require "tokenweir.region"
 local lingering = require "tokenweir.lingering"
@@ -154,8 +154,8 @@ function _M.sum(into, place)
 end
 
 --- Reserves a request on a backend; before the next pick.
--- @param r table, see `core/load.lua`; `r.stream` tells whether its progress will be seen. Written besides: `place`,
---   `reserved_at`
+-- @param r table, see `core/backend/load.lua`; `r.stream` tells whether its progress will be seen. Written besides:
+--   `place`, `reserved_at`
 -- @param index of the backend in `known_fleet`
 function _M.reserve(r, known_fleet, index, now)
   local own, place = region.own(), known_fleet.slot[index]

@@ -1,7 +1,7 @@
 --- Reservations whose client has gone while the engine runs on.
 -- A worker that drains hands them to the others through the shared dict: it may be gone before the engine is done.
 local cjson = require "cjson.safe"
-local load = require "tokenweir.core.load"
+local load = require "tokenweir.core.backend.load"
 local numbering = require "tokenweir.numbering"
 local region = require "tokenweir.region"
 

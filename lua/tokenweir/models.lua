@@ -2,7 +2,7 @@
 local auth = require "tokenweir.auth"
 local clock = require "tokenweir.clock"
 local errors = require "tokenweir.errors"
-local json_string = require "tokenweir.core.json_string"
+local json_string = require "tokenweir.core.json.string"
 local state = require "tokenweir.state"
 
 local ngx = ngx

@@ -7,7 +7,7 @@
 local bit = require "bit"
 local config = require "tokenweir.config"
 local contract = require "tokenweir.contract"
-local core = require "tokenweir.core.affinity"
+local core = require "tokenweir.core.sessions.affinity"
 local ffi = require "ffi"
 local metrics = require "tokenweir.metrics"
 local redis = require "tokenweir.redis"

@@ -4,9 +4,9 @@
 -- there is none left, that of a name untouched for a minute of which nothing is in flight.
 local ffi = require "ffi"
 local bit = require "bit"
-local cache_memory = require "tokenweir.core.cache_memory"
+local cache_memory = require "tokenweir.core.sessions.cache_memory"
 local clock = require "tokenweir.clock"
-local health = require "tokenweir.core.health"
+local health = require "tokenweir.core.backend.health"
 local region = require "tokenweir.region"
 
 local ffi_string, copy, fill = ffi.string, ffi.copy, ffi.fill

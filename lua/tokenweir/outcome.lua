@@ -1,6 +1,6 @@
 --- How a request ended, and what that says of its backend.
 local deadline = require "tokenweir.deadline"
-local health = require "tokenweir.core.health"
+local health = require "tokenweir.core.backend.health"
 local passive_health = require "tokenweir.passive_health"
 local quarantine = require "tokenweir.quarantine"
 local state = require "tokenweir.state"

@@ -1,8 +1,8 @@
---- Health of the backends from what requests meet: `core/health.lua` over the structs that all workers share.
+--- Health of the backends from what requests meet: `core/backend/health.lua` over the structs that all workers share.
 -- `place` is a backend's place in the region: `fleet.slot[i]`, or `r.place` of a reserved request.
 local clock = require "tokenweir.clock"
-local health = require "tokenweir.core.health"
-local load = require "tokenweir.core.load"
+local health = require "tokenweir.core.backend.health"
+local load = require "tokenweir.core.backend.load"
 local ledger = require "tokenweir.ledger"
 local metrics = require "tokenweir.metrics"
 local numbering = require "tokenweir.numbering"
@@ -34,12 +34,12 @@ function _M.success(place, now)
   return health.success(region.health()[place], now)
 end
 
---- A request was refused by the backend itself (`core/health.refuses` tells which statuses do that).
+--- A request was refused by the backend itself (`core/backend/health.refuses` tells which statuses do that).
 function _M.refusal(place, now)
   health.refusal(region.health()[place], now)
 end
 
---- A request failed by the backend's fault (`core/health.counts` tells which statuses are).
+--- A request failed by the backend's fault (`core/backend/health.counts` tells which statuses are).
 -- @param why `connect`, `status`, `broke` or `hang`
 -- @return boolean whether the backend was ejected by it
 function _M.failure(place, why, now)

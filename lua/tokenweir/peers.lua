@@ -1,9 +1,9 @@
 --- What other gateways have in flight, from their leases, summed per backend into the shared region.
 -- Only the worker that polls Redis does this; every worker of the gateway reads the sums (`region.peers`).
 local cjson = require "cjson.safe"
-local check = require "tokenweir.core.check"
+local check = require "tokenweir.core.documents.check"
 local contract = require "tokenweir.contract"
-local defaults = require "tokenweir.core.defaults"
+local defaults = require "tokenweir.core.documents.defaults"
 local documents = require "tokenweir.documents"
 local gateways = require "tokenweir.core.queue.gateways"
 local queue_lines = require "tokenweir.queue_lines"

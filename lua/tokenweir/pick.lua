@@ -2,15 +2,15 @@
 -- worker and none yields, so the tables here are reused.
 local affinity = require "tokenweir.affinity"
 local contract = require "tokenweir.contract"
-local demand = require "tokenweir.core.demand"
-local eligible = require "tokenweir.core.eligible"
+local demand = require "tokenweir.core.backend.demand"
+local eligible = require "tokenweir.core.backend.eligible"
 local fixed_table = require "tokenweir.core.fixed_table"
 local ledger = require "tokenweir.ledger"
 local metrics = require "tokenweir.metrics"
 local passive_health = require "tokenweir.passive_health"
 local policy = require "tokenweir.core.policy"
 local region = require "tokenweir.region"
-local room = require "tokenweir.core.room"
+local room = require "tokenweir.core.backend.room"
 local state = require "tokenweir.state"
 local targets = require "tokenweir.targets"
 

@@ -2,7 +2,7 @@
 -- all in one pipeline. Without Redis everything goes on by what is known; attempts are spaced out to a second, and only
 -- a change of state is logged.
 local cjson = require "cjson.safe"
-local check = require "tokenweir.core.check"
+local check = require "tokenweir.core.documents.check"
 local clock = require "tokenweir.clock"
 local config = require "tokenweir.config"
 local contract = require "tokenweir.contract"

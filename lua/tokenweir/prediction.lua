@@ -1,18 +1,19 @@
 --- What a request will need: tokens of its prompt, and the length of its answer; and what is learned when it has ended.
 --
--- The state is this worker's: `core/estimator.lua` and `core/prompt_tokens.lua` say what is in it.
+-- The state is this worker's; `core/prediction/estimator.lua` and `core/prediction/prompt_tokens.lua` say what is in
+-- it.
 local ffi = require "ffi"
 local clock = require "tokenweir.clock"
-local defaults = require "tokenweir.core.defaults"
-local estimator = require "tokenweir.core.estimator"
-local features = require "tokenweir.core.features"
+local defaults = require "tokenweir.core.documents.defaults"
+local estimator = require "tokenweir.core.prediction.estimator"
+local features = require "tokenweir.core.prediction.features"
 local identity = require "tokenweir.core.identity"
 local metrics = require "tokenweir.metrics"
-local prompt_tokens = require "tokenweir.core.prompt_tokens"
-local running = require "tokenweir.core.running"
+local prompt_tokens = require "tokenweir.core.prediction.prompt_tokens"
+local running = require "tokenweir.core.prediction.running"
 local small_model = require "tokenweir.small_model"
 local state = require "tokenweir.state"
-local words = require "tokenweir.core.words"
+local words = require "tokenweir.core.prediction.words"
 
 local abs, ceil, max = math.abs, math.ceil, math.max
 local random = math.random

@@ -6,7 +6,7 @@
 local clock = require "tokenweir.clock"
 local errors = require "tokenweir.errors"
 local metrics = require "tokenweir.metrics"
-local request = require "tokenweir.core.request"
+local request = require "tokenweir.core.body.request"
 
 local dict = ngx.shared.tokenweir_quarantine
 local ngx = ngx

@@ -15,16 +15,16 @@
 --   transfer    brought (tokens of its prompt that were brought to the backend), kv_params (for the engine, JSON)
 --   second_opinion small_asked, small_number (of its answer), small_median, small_correction
 --   waiting     waiter (while it waits, see `core/queue`), semaphore
---   ledger      see `core/load.lua` and `ledger.lua`
+--   ledger      see `core/backend/load.lua` and `ledger.lua`
 --   balancer    tries, tried, tried_count, refused (429 or 503 of the last backend), noted (passive health has it),
 --               cut (502 or 504: it broke off or was too late with a request that it had been sent)
 --   filters     header (status of the upstream's answer), sse, usage, first_byte, last_byte, first_token, ended,
 --               broken, late, silent, no_answer, error_page, engine_error, response (the id of the one that streams,
 --               once it is known)
 local fixed_table = require "tokenweir.core.fixed_table"
-local request = require "tokenweir.core.request"
-local sse = require "tokenweir.core.sse"
-local usage = require "tokenweir.core.usage"
+local request = require "tokenweir.core.body.request"
+local sse = require "tokenweir.core.answer.sse"
+local usage = require "tokenweir.core.answer.usage"
 
 local MOST_POOLED = 1024
 --- All members that a record may have. LuaJIT takes the next power of two: with more than 128 each of ten thousand

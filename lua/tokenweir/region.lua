@@ -13,13 +13,13 @@ local bytes = require "tokenweir.core.bytes"
 local ffi = require "ffi"
 local clock = require "tokenweir.clock"
 local contract = require "tokenweir.contract"
-local known_sessions = require "tokenweir.core.known_sessions"
+local known_sessions = require "tokenweir.core.sessions.known_sessions"
 local posix = require "tokenweir.posix"
 local sockets = require "tokenweir.sockets"
-local load = require "tokenweir.core.load"
+local load = require "tokenweir.core.backend.load"
 local queue_memory = require "tokenweir.core.queue.memory"
-require "tokenweir.core.health"  -- declares tw_health
-require "tokenweir.core.cache_memory"  -- declares tw_cache_memory
+require "tokenweir.core.backend.health"  -- declares tw_health
+require "tokenweir.core.sessions.cache_memory"  -- declares tw_cache_memory
 
 local now_ms = clock.ms
 local cast, fill = ffi.cast, ffi.fill

@@ -7,7 +7,7 @@ local ledger = require "tokenweir.ledger"
 local metrics = require "tokenweir.metrics"
 local prediction = require "tokenweir.prediction"
 local small_model = require "tokenweir.small_model"
-local turns = require "tokenweir.core.turns"
+local turns = require "tokenweir.core.body.turns"
 
 local min = math.min
 local text_of = ffi.string

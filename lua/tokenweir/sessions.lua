@@ -4,11 +4,11 @@
 -- stream in Redis: workers hand it to the one that polls, which writes it in batches and reads what others wrote. A
 -- gateway that starts reads the whole stream, so it knows the sessions of before.
 local contract = require "tokenweir.contract"
-local core = require "tokenweir.core.known_sessions"
+local core = require "tokenweir.core.sessions.known_sessions"
 local ffi = require "ffi"
 local metrics = require "tokenweir.metrics"
 local region = require "tokenweir.region"
-local session = require "tokenweir.core.session"
+local session = require "tokenweir.core.body.session"
 local stream_entry = require "tokenweir.stream_entry"
 
 local dict = ngx.shared.tokenweir_documents
@@ -16,7 +16,7 @@ local ngx = ngx
 local now_wall = ngx.now
 local concat = table.concat
 local floor, max = math.floor, math.max
-local identify, text = session.identify, require("tokenweir.core.request").text
+local identify, text = session.identify, require("tokenweir.core.body.request").text
 local learn, mark, knows = core.learn, core.mark, core.knows
 local field, following = stream_entry.field, stream_entry.following
 local match, sub = string.match, string.sub

@@ -7,12 +7,12 @@
 -- call `refresh` too, because timers stop at a reload.
 local cjson = require "cjson.safe"
 local contract = require "tokenweir.contract"
-local defaults = require "tokenweir.core.defaults"
+local defaults = require "tokenweir.core.documents.defaults"
 local documents = require "tokenweir.documents"
-local fleet_builder = require "tokenweir.core.fleet"
-local long_json = require "tokenweir.core.long_json"
+local fleet_builder = require "tokenweir.core.backend.fleet"
+local long_json = require "tokenweir.core.json.long"
 local numbering = require "tokenweir.numbering"
-local predictor = require "tokenweir.core.predictor"
+local predictor = require "tokenweir.core.prediction.predictor"
 
 local version_of = documents.version
 local NO_CONTROL = fleet_builder.NO_CONTROL
@@ -229,7 +229,7 @@ end
 
 --- What the snapshot says of a model beyond its backends; nothing holds by a stale one.
 -- @param pool of `known.fleet.models`
--- @return table, see `core/fleet.lua`
+-- @return table, see `core/backend/fleet.lua`
 function _M.control(of, pool)
   return of.stale and NO_CONTROL or pool.control
 end

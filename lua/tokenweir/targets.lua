@@ -6,7 +6,7 @@
 -- `alternates[i]`, how many other backends a request sent to i may be retried on: same credentials, same engine's name,
 -- same way of connecting (a request's bytes and its Host are fixed when the first backend is chosen).
 local credentials = require "tokenweir.credentials"
-local json_string = require "tokenweir.core.json_string"
+local json_string = require "tokenweir.core.json.string"
 local utf8 = require "tokenweir.core.utf8"
 
 local pairs = pairs

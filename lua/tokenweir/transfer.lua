@@ -1,11 +1,11 @@
---- Moves the KV cache of a session that has just moved, where `core/transfer.lua` says that it pays: asks the sidecar
--- of this host, whose adapter knows how (`sidecar/transfer/`), and waits for it no longer than computing the prompt
--- anew would take. Whatever becomes of it, the request then goes to its backend. Only a request whose session moved
--- comes here, and with the adapter `none` it does not wait.
+--- Moves the KV cache of a session that has just moved, where `core/sessions/transfer.lua` says that it pays: asks the
+-- sidecar of this host, whose adapter knows how (`sidecar/transfer/`), and waits for it no longer than computing the
+-- prompt anew would take. Whatever becomes of it, the request then goes to its backend. Only a request whose session
+-- moved comes here, and with the adapter `none` it does not wait.
 local body_bytes = require "tokenweir.body_bytes"
 local clock = require "tokenweir.clock"
 local config = require "tokenweir.config"
-local core = require "tokenweir.core.transfer"
+local core = require "tokenweir.core.sessions.transfer"
 local ffi = require "ffi"
 local ledger = require "tokenweir.ledger"
 local metrics = require "tokenweir.metrics"

@@ -1,8 +1,8 @@
 """Running figures of outputs by key and by system prompt, for gateways that start and know nothing of them.
 
-The gateways keep such figures themselves, each worker its own, and predict from these (`core/history.lua`);
-what is kept here is of the sampled completions of all of them together. Keys and prompts are numbers: hashes
-made by the gateways."""
+The gateways keep such figures themselves, each worker its own, and predict from these
+(`core/prediction/history.lua`); what is kept here is of the sampled completions of all of them
+together. Keys and prompts are numbers: hashes made by the gateways."""
 
 from __future__ import annotations
 

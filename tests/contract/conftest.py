@@ -24,9 +24,9 @@ def to_lua(runtime: Any, value: Any) -> Any:
 
 @pytest.fixture
 def lua_check() -> Check:
-    """`core/check.lua`: (document name, JSON text) -> (accepted, what is wrong)."""
+    """`core/documents/check.lua`: (document name, JSON text) -> (accepted, what is wrong)."""
     runtime = new_runtime()
-    document = runtime.eval(b'require "tokenweir.core.check".document')
+    document = runtime.eval(b'require "tokenweir.core.documents.check".document')
 
     def check(name: str, text: str) -> tuple[bool, str]:
         answer = document(to_lua(runtime, json.loads(text)), name.encode())

@@ -23,7 +23,7 @@ def codes_of_the_gateway(root: Path) -> set[str]:
 
 def codes_of_the_parser(root: Path) -> set[str]:
     found: set[str] = set()
-    for name in ("request", "parameters"):
+    for name in ("body/request", "body/parameters"):
         text = (root / f"lua/tokenweir/core/{name}.lua").read_text()
         found |= set(re.findall(r'(?:return nil|refuse\(out), "([a-z_]+)",', text))
     return found

@@ -12,7 +12,7 @@ from tokenweir.contract.values import Count, Id, ModelName, Positive
 
 
 class BackendLoad(Record):
-    """What one gateway has in flight on one backend; the members of `tw_load` in `core/load.lua`."""
+    """What one gateway has in flight on one backend; the members of `tw_load` in `core/backend/load.lua`."""
 
     n: Positive = 0
     held: Positive = 0

@@ -31,7 +31,7 @@ def _literal(value: Any, indent: int = 0) -> str:
 
 
 def _shape(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    """What `core/check.lua` needs of a JSON schema: type, bounds, members, default, nullability."""
+    """What `core/documents/check.lua` needs of a JSON schema: type, bounds, members, default, nullability."""
     if "$ref" in schema:
         rest = {key: value for key, value in schema.items() if key != "$ref"}
         return _shape({**definitions[schema["$ref"].rsplit("/", 1)[1]], **rest}, definitions)

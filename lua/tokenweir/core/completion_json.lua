@@ -4,7 +4,7 @@
 -- Strings that may hold anything come encoded already (`pool.json`, `key.json`); the others are words of our own.
 local bit = require "bit"
 local base64 = require "tokenweir.core.base64"
-local features = require "tokenweir.core.features"
+local features = require "tokenweir.core.prediction.features"
 local degraded_as = require("tokenweir.core.degraded").as
 
 local encode = base64.encode

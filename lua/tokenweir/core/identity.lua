@@ -3,7 +3,7 @@
 local bit = require "bit"
 local ffi = require "ffi"
 local bytes = require "tokenweir.core.bytes"
-local finish = require("tokenweir.core.word_hash").finish
+local finish = require("tokenweir.core.prediction.word_hash").finish
 
 local band, bxor, rol, rshift, tobit = bit.band, bit.bxor, bit.rol, bit.rshift, bit.tobit
 local cast = ffi.cast

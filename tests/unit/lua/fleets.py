@@ -46,11 +46,11 @@ def build(runtime: Any, document: Any, settings: Any = None) -> tuple[Any, str]:
     """The document checked, then `fleet.build` with slots in order of appearance: (fleet or None, error)."""
     build_fleet = runtime.eval(
         b"""function(document, settings, slot_of)
-          local ok, err = require("tokenweir.core.check").document(document, "snapshot")
+          local ok, err = require("tokenweir.core.documents.check").document(document, "snapshot")
           if not ok then
             return nil, err
           end
-          return require("tokenweir.core.fleet").build(document, settings, slot_of)
+          return require("tokenweir.core.backend.fleet").build(document, settings, slot_of)
         end"""
     )
     slots: dict[bytes, int] = {}

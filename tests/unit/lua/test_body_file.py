@@ -21,8 +21,8 @@ class Thread:
         self.runtime = new_runtime()
         self.body_file = self._require("body_file")
         self.posix = self._require("posix")
-        self.request = self._require("core.request")
-        self.splice = self._require("core.splice")
+        self.request = self._require("core.body.request")
+        self.splice = self._require("core.json.splice")
 
     def _require(self, name: str) -> Any:
         module = self.runtime.eval(f'require("tokenweir.{name}")'.encode())

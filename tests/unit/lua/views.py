@@ -19,7 +19,7 @@ class View:
         self.fleet, err = build(lua, document)
         assert self.fleet, err
         self.policy = self.require("tokenweir.core.policy")
-        self.load_module = self.require("tokenweir.core.load")
+        self.load_module = self.require("tokenweir.core.backend.load")
         self.loads = self.load_module.new(self.fleet.size)
         self.view = self.policy.new_view()
         self.view.fleet, self.view.load = self.fleet, self.loads

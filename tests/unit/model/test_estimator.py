@@ -1,4 +1,4 @@
-"""`lua/tokenweir/core/estimator.lua`: predictions that follow what comes out."""
+"""`lua/tokenweir/core/prediction/estimator.lua`: predictions that follow what comes out."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_model_that_is_new_is_followed_within_dozens_of_completions(example: E
 
 
 def test_a_model_of_a_known_family_starts_from_it(example: Example) -> None:
-    prior = example.core.require("tokenweir.core.predictor").prior
+    prior = example.core.require("tokenweir.core.prediction.predictor").prior
     names = example.payload["prior"]["families"]
     family = next(name for name in names if name not in example.payload["prior"]["models"])
     assert prior(example.model, f"maker/{family}-9-99B-chat".encode())[0] == pytest.approx(names[family])

@@ -1,4 +1,4 @@
-"""`lua/tokenweir/core/predictor.lua`: which models a gateway refuses, and why."""
+"""`lua/tokenweir/core/prediction/predictor.lua`: which models a gateway refuses, and why."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@
 -- settle whether it has room. Nothing is allocated and nothing is sorted.
 local ffi = require "ffi"
 local contract = require "tokenweir.contract"
-local demand = require "tokenweir.core.demand"
-local room = require "tokenweir.core.room"
+local demand = require "tokenweir.core.backend.demand"
+local room = require "tokenweir.core.backend.room"
 local rotation = require "tokenweir.core.policy.rotation"
 local stay = require "tokenweir.core.policy.stay"
 

@@ -22,7 +22,7 @@
 -- flight); `by_turn` (it gives every candidate its turn, see `eligible.lua`).
 local ffi = require "ffi"
 local contract = require "tokenweir.contract"
-local defaults = require "tokenweir.core.defaults"
+local defaults = require "tokenweir.core.documents.defaults"
 local least_inflight = require "tokenweir.core.policy.least_inflight"
 
 local type, pairs, tostring = type, pairs, tostring

@@ -1,7 +1,7 @@
 --- Fewest sequences in flight, counted by how long the backend takes over them, among those that have room.
 -- It needs nothing that ages, so it is what the policies that read telemetry fade to on a stale snapshot.
 local choose = require "tokenweir.core.policy.choose"
-local cost = require "tokenweir.core.cost"
+local cost = require "tokenweir.core.backend.cost"
 
 local least, inflight = choose.least, cost.inflight
 

@@ -1,7 +1,7 @@
 --- The default policy: among the backends that have room by predicted peak, the one where the request itself is
 -- complete first, at the speed that the backend will have then. Its figures of speed, capacity and foreign load age.
 local choose = require "tokenweir.core.policy.choose"
-local cost = require "tokenweir.core.cost"
+local cost = require "tokenweir.core.backend.cost"
 
 local least, completion = choose.least, cost.completion
 

@@ -1,9 +1,9 @@
 --- Whether a session stays where it lives, or moves: to the cheapest backend, to its next choice on the ring, or home.
 local ffi = require "ffi"
 local contract = require "tokenweir.contract"
-local cache_memory = require "tokenweir.core.cache_memory"
-local ring = require "tokenweir.core.ring"
-local room = require "tokenweir.core.room"
+local cache_memory = require "tokenweir.core.sessions.cache_memory"
+local ring = require "tokenweir.core.sessions.ring"
+local room = require "tokenweir.core.backend.room"
 
 local find_member, work_of = ring.find, cache_memory.work
 local glance, fits = room.glance, room.fits

@@ -58,8 +58,8 @@ def test_every_policy_picks_or_says_full_and_every_cost_is_a_number(
 ) -> None:
     view = View(RUNTIME, snapshot(*[backend(f"b{k}") | b for k, b in enumerate(backends)]))
     view.load_module.add_foreign(view.loads[1], *foreign)
-    cost = view.require("tokenweir.core.cost")
-    measure = view.require("tokenweir.core.demand").measure
+    cost = view.require("tokenweir.core.backend.cost")
+    measure = view.require("tokenweir.core.backend.demand").measure
     view.cache({1: 300.0})
     for members in requests:
         for policy in Policy:

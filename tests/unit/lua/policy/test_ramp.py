@@ -10,7 +10,7 @@ from tests.unit.lua.views import View
 
 def choose(view: View, name: str, draw: float) -> tuple[int | None, str]:
     """What the policy of that name chooses of what is eligible: (index or None, reason)."""
-    health = view.require("tokenweir.core.health").new(view.fleet.size)
+    health = view.require("tokenweir.core.backend.health").new(view.fleet.size)
     query = view.lua.table_from(
         {
             b"now": 1000,
@@ -23,7 +23,7 @@ def choose(view: View, name: str, draw: float) -> tuple[int | None, str]:
         }
     )
     candidates = view.lua.table()
-    eligible = view.require("tokenweir.core.eligible")
+    eligible = view.require("tokenweir.core.backend.eligible")
     count, _, _, spare = eligible.filter(view.fleet, view.fleet.models[b"m"], query, candidates)
     answer = view.policy.among(
         view.policy.get(name.encode()), view.view, view.request(), candidates, count, spare

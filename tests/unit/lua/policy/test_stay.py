@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.lua.fleets import backend, equal
-from tests.unit.lua.sessions import MINUTE, Sessions
+from tests.unit.lua.sessions.sessions import MINUTE, Sessions
 
 LARGE = {"capacity": 100_000}
 LONG = {"prompt": 20_000, "mean": 50.0, "sd": 20.0}

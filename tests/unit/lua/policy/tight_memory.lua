@@ -3,7 +3,7 @@
 -- in chunks, decoded one token a step, and leave. Returns a function
 --   run(policy, fleet, arrivals, prompts, outputs, predicted, capacity) -> aborted, completed, p99 ms of the completed
 -- where `capacity` is what an engine holds (KV tokens), whatever the fleet says of it.
-local load = require "tokenweir.core.load"
+local load = require "tokenweir.core.backend.load"
 local registry = require "tokenweir.core.policy"
 
 local floor, min = math.floor, math.min

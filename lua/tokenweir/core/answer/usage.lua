@@ -1,0 +1,155 @@
+--- The figures that `sse` tells of a stream, from an answer that is one JSON object.
+--
+--     local state = usage.new()
+--     usage.feed(state, chunk)    -- for each chunk
+--     usage.finish(state)         -- completion_tokens, prompt_tokens, cached_tokens, finish_reason, error
+--
+-- An answer may be megabytes (embeddings, log probabilities), so only its two ends are kept: engines write `usage`
+-- behind the output. A short answer is read whole; of a longer one the beginning is read as far as it goes, and the
+-- usage at the end counts if it is a member of the outermost object. How the answer was cut does not matter.
+local answer = require "tokenweir.core.answer.answer"
+local bytes = require "tokenweir.core.bytes"
+local fixed_table = require "tokenweir.core.fixed_table"
+local json = require "tokenweir.core.json.walk"
+local line_buffer = require "tokenweir.core.line_buffer"
+local string_end = require("tokenweir.core.json.quote").string_end
+
+local find_last, of = bytes.find_last, bytes.of
+local space_end, skip = json.space_end, json.skip
+local sub = string.sub
+
+local QUOTE, COLON, OPEN_OBJECT, CLOSE_OBJECT = 34, 58, 123, 125
+
+local _M = {}
+
+--- Bytes kept of the beginning of a long answer, and of the end; one that fits the latter is read whole.
+_M.HEAD, _M.TAIL = 4096, 32768
+
+-- The end of the answer, put together. One for all: `finish` does not yield.
+local tail = line_buffer.new()
+
+--- Makes a state ready for another answer.
+function _M.reset(state)
+  answer.clear(state)
+  state.size, state.kept = 0, 0
+  state.head:clear()
+  local chunks = state.chunks
+  for k = state.first_chunk, state.last_chunk do
+    chunks[k] = nil
+  end
+  state.first_chunk, state.last_chunk = 1, 0
+end
+
+--- A state for one answer.
+function _M.new()
+  local state = fixed_table.new(48, { head = line_buffer.new(), chunks = {}, first_chunk = 1, last_chunk = 0 })
+  _M.reset(state)
+  return state
+end
+
+--- Takes the next chunk.
+function _M.feed(state, chunk)
+  local n = #chunk
+  if n == 0 then
+    return
+  end
+  local head, chunks = state.head, state.chunks
+  local wanted = _M.HEAD - head.size
+  if wanted > 0 then
+    head:append(chunk, n < wanted and n or wanted)
+  end
+  state.size, state.kept = state.size + n, state.kept + n
+  state.last_chunk = state.last_chunk + 1
+  chunks[state.last_chunk] = chunk
+  local oldest = #chunks[state.first_chunk]
+  while state.kept - oldest >= _M.TAIL do
+    chunks[state.first_chunk] = nil
+    state.kept = state.kept - oldest
+    state.first_chunk = state.first_chunk + 1
+    oldest = #chunks[state.first_chunk]
+  end
+end
+
+local function join(state)
+  tail:clear()
+  local surplus = state.kept - _M.TAIL
+  for k = state.first_chunk, state.last_chunk do
+    local chunk = state.chunks[k]
+    if surplus > 0 then
+      chunk = sub(chunk, surplus + 1)
+      surplus = 0
+    end
+    tail:append(chunk, #chunk)
+  end
+end
+
+-- Reads what may be the beginning of an object only. A number that is cut would read as a smaller one.
+local function read_beginning(state, buffer)
+  local p, size = buffer.p, buffer.size
+  while size > 0 and p[size - 1] >= 48 and p[size - 1] <= 57 do
+    size = size - 1
+  end
+  p[size] = 0
+  answer.read(state, p, 0, size)
+end
+
+-- The offset of the value of the last member of this name, or nil. Inside a JSON string its quotes would be escaped.
+local function last_value(name)
+  local p = tail.p
+  local at = find_last(p, name, tail.size)
+  if at < 0 then
+    return nil
+  end
+  local i = space_end(p, at + #name)
+  if p[i] ~= COLON then
+    return nil
+  end
+  return space_end(p, i + 1), at
+end
+
+local function read_tail(state)
+  local p, size = tail.p, tail.size
+  if not state.finish_reason then
+    local value = last_value '"finish_reason"'
+    if value and p[value] == QUOTE then
+      local last = string_end(p, value + 1, size)
+      if last >= 0 then
+        answer.finish(state, p, value + 1, last)
+      end
+    end
+  end
+  local _, at = last_value '"usage"'
+  if at and at > 0 then
+    -- From here on, the rest of the outermost object reads as an object of its own; inside another one it would not end
+    -- where the answer ends.
+    p[at - 1] = OPEN_OBJECT
+    if skip(p, at - 1, size) == size then
+      answer.read(state, p, at - 1, size)
+    end
+  end
+end
+
+--- Takes the end of the answer.
+function _M.finish(state)
+  if state.size == 0 then
+    return
+  end
+  if state.first_chunk == state.last_chunk and state.size <= _M.TAIL then
+    local p = of(state.chunks[state.last_chunk])
+    if p[state.size - 1] == CLOSE_OBJECT then
+      -- Most answers come in one piece, and whole.
+      answer.read(state, p, 0, state.size)
+      return answer.settle(state)
+    end
+  end
+  join(state)
+  if state.size <= _M.TAIL then
+    read_beginning(state, tail)
+  else
+    read_beginning(state, state.head)
+    read_tail(state)
+  end
+  answer.settle(state)
+end
+
+return _M

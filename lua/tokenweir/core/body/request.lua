@@ -1,0 +1,318 @@
+--- What Tokenweir needs to know of an OpenAI-style request body, found in one pass and by offset.
+--
+--     local out = request.new()
+--     local ok, code, message, param = request.parse("chat", body, out)
+--     -- out.model, out.stream, out.n, out.max_tokens, out.prompt_bytes, ...
+--     request.span(out, "model")   --> first, last: 1-based and inclusive, as string.sub and splice take them
+--     request.clear(out)           -- before the table waits for the next request
+--
+-- Of members given twice the last one counts, as in Python's parser; `out.conflict` names one whose values differ,
+-- because another parser may take the first (`splice.agree` mends that). Names are compared with escapes decoded.
+local ffi = require "ffi"
+local bytes = require "tokenweir.core.bytes"
+local fixed_table = require "tokenweir.core.fixed_table"
+local hash = require "tokenweir.core.hash"
+local json = require "tokenweir.core.json.walk"
+local json_string = require "tokenweir.core.json.string"
+local parameters = require "tokenweir.core.body.parameters"
+local prefix_blocks = require "tokenweir.core.body.prefix_blocks"
+local prompt = require "tokenweir.core.body.prompt"
+local shape = require "tokenweir.core.body.request_shape"
+local turns = require "tokenweir.core.body.turns"
+
+local bxor = require("bit").bxor
+local format, lower = string.format, string.lower
+local cast, ffi_new, ffi_fill = ffi.cast, ffi.new, ffi.fill
+local ipairs = ipairs
+local pointer = ffi.typeof("const uint8_t *")
+local ffi_u64 = ffi.typeof("uint64_t")
+local same = bytes.same
+local clear_blocks = prefix_blocks.clear
+local walk = json.walk
+
+local NAMES, TAGS, BY_KIND = shape.NAMES, shape.TAGS, shape.BY_KIND
+local LAST_STRICT = shape.LAST_STRICT
+local SLOTS = prompt.SLOTS
+local QUOTE, OPEN_OBJECT, CLOSE_OBJECT = 34, 123, 125
+
+local _M = {}
+
+--- Top-level members of one body; engines know about 60.
+_M.MAX_MEMBERS = 512
+local MAX_MEMBERS = _M.MAX_MEMBERS
+
+local on = {}
+
+function on.string(out, at, p, first, last)
+  return prompt.on_string(out.tally, at, p, first, last)
+end
+
+function on.open(out, at, p, first)
+  return prompt.on_open(out.tally, at, p, first)
+end
+
+function on.count(out, at, count)
+  return prompt.on_count(out.tally, at, count)
+end
+
+function on.member(out, at, _, name, first)
+  local k = out.members + 1
+  out.members = k
+  if k > MAX_MEMBERS then
+    return
+  end
+  local tag = at.tag
+  out.names[k], out.tags[k], out.firsts[k] = name, tag, first
+  if tag == 0 then
+    -- Go's parser, and so Ollama, takes a name in any case for the one that it knows; no other does.
+    local folded = lower(name)
+    if folded ~= name and (TAGS[folded] or LAST_STRICT + 1) <= LAST_STRICT then
+      out.disguised = name
+    end
+  elseif tag <= SLOTS then
+    prompt.begin(out.tally, tag)
+  end
+end
+
+function on.ended(out, p, last)
+  local k = out.members
+  if k > MAX_MEMBERS then
+    return
+  end
+  local tag, first = out.tags[k], out.firsts[k]
+  out.lasts[k] = last
+  if tag == 0 then
+    return
+  end
+  local before = out.where[tag]
+  if before > 0 and tag <= LAST_STRICT and not out.conflict then
+    local size = last - first
+    if size ~= out.lasts[before] - out.firsts[before] or not same(p + first, p + out.firsts[before], size) then
+      out.conflict = NAMES[tag]
+    end
+  end
+  out.where[tag] = k
+  if tag == TAGS.tools or tag == TAGS.functions then
+    -- Chat templates print the definitions as JSON, names and all.
+    out.tally.text[tag] = last - first
+  end
+end
+
+--- A table for `parse`, to be used again and again.
+function _M.new()
+  local out = fixed_table.new(64)
+  _M.clear(out)
+  return out
+end
+
+--- Forgets the request, so that a reused table keeps no body alive.
+function _M.clear(out)
+  out.body, out.p, out.size, out.kind = nil, nil, 0, nil
+  out.file, out.found = nil, nil
+  out.members, out.conflict, out.disguised = 0, nil, nil
+  out.model, out.stream, out.n, out.best_of = nil, false, 1, nil
+  out.max_tokens, out.max_tokens_name = nil, nil
+  out.prompt_bytes, out.prompt_tokens, out.messages, out.prompts, out.media = 0, nil, 0, 1, 0
+  out.error_code, out.error_message, out.error_param = nil, nil, nil
+  if not out.tally then
+    out.tally = prompt.new_tally()
+    out.where = ffi_new("int32_t[?]", #NAMES + 1)
+    out.names, out.tags, out.firsts, out.lasts = {}, {}, {}, {}
+  end
+  prompt.clear(out.tally)
+  ffi_fill(out.where, 4 * (#NAMES + 1))
+end
+
+local function invalid_json(what, at)
+  return nil, "invalid_json", format("Invalid JSON: %s at byte offset %d.", what, at)
+end
+
+local function sum_up(out, kind)
+  local tally = out.tally
+  turns.finish(tally.turns)
+  local text, tokens, media = 0, 0, 0
+  for slot = 1, SLOTS do
+    text = text + tally.text[slot]
+    tokens = tokens + tally.tokens[slot]
+    media = media + tally.media[slot]
+  end
+  out.prompt_bytes, out.media = text, media
+  out.prompt_tokens = tokens > 0 and tokens or nil
+  local items = tally.items
+  if kind == "responses" then
+    out.messages = items[TAGS.input]
+  else
+    out.messages = items[TAGS.messages]
+    local prompts = items[TAGS.prompt] + items[TAGS.input]
+    out.prompts = prompts > 1 and prompts or 1
+  end
+end
+
+--- As `parse`, of `size` bytes at `p`, where `p[size]` can be read and is 0. `p` must live as long as `out` is used.
+function _M.parse_bytes(kind, p, size, out)
+  _M.clear(out)
+  clear_blocks(out.tally.blocks)
+  out.p, out.size, out.kind = p, size, kind
+  local first = 0
+  -- A byte order mark, as PowerShell writes it; Python's and llama.cpp's parsers step over it too.
+  if size >= 3 and p[0] == 0xEF and p[1] == 0xBB and p[2] == 0xBF then
+    first = 3
+  end
+  first = json.space_end(p, first)
+  if p[first] ~= OPEN_OBJECT then
+    return invalid_json(first == size and "the body is empty, expected '{'" or "expected '{'", first)
+  end
+  out.object = first
+  local last, what, at = walk(p, first, size, BY_KIND[kind], on, out, true)
+  if not last then
+    return invalid_json(what, at)
+  elseif last ~= size then
+    return invalid_json("expected nothing more after the object, found data", last)
+  elseif out.members > MAX_MEMBERS then
+    return nil, "too_many_members", format("The body has more than %d members.", MAX_MEMBERS)
+  elseif out.disguised then
+    return nil, "invalid_member", format("'%.64s' differs from '%s' in case only; write '%s'.",
+      out.disguised, lower(out.disguised), lower(out.disguised)), lower(out.disguised)
+  elseif not parameters.read(out, p) then
+    return nil, out.error_code, out.error_message, out.error_param
+  end
+  sum_up(out, kind)
+  return true
+end
+
+--- Reads one request body.
+--
+-- Fills `out`: `model` (string or nil), `stream` (boolean), `n` (default 1), `best_of` (or nil), `max_tokens` (or nil)
+-- and `max_tokens_name`, `prompt_bytes` (UTF-8 bytes of text that the model reads, media left out; see `prompt`),
+-- `prompt_tokens` (ids, where the prompt is given as numbers, or nil), `messages` (of chat, items of responses),
+-- `prompts` (of completions and embeddings: how many are asked at once), `media` (parts), `conflict` (see above).
+-- @tparam string kind "chat", "completions", "responses", "embeddings" or "other" (of which only `model` and `stream`
+--   are read)
+-- @tparam string body
+-- @tparam table out reused from call to call, cleared first
+-- @treturn boolean true; or nil, an error code (`invalid_json`, `invalid_type`, `invalid_value`, `invalid_member`,
+--   `too_many_members`), a message for the client, and the parameter's name or nil
+function _M.parse(kind, body, out)
+  local ok, code, message, param = _M.parse_bytes(kind, cast(pointer, body), #body, out)
+  out.body = body
+  return ok, code, message, param
+end
+
+local ADOPTED = {
+  "kind", "size", "model", "stream", "n", "best_of", "max_tokens", "max_tokens_name", "prompt_bytes", "prompt_tokens",
+  "messages", "prompts", "media", "object", "members", "names", "firsts", "lasts",
+}
+
+--- Takes over what `body_file.inspect` found of a body in a file: everything here then answers as after `parse`.
+-- @tparam table out cleared first
+-- @tparam table found its result, with `ok` true
+-- @tparam string path stays in `out.file`; `out.body` is nil
+function _M.adopt(out, found, path)
+  _M.clear(out)
+  for _, name in ipairs(ADOPTED) do
+    out[name] = found[name]
+  end
+  out.found, out.file = found, path
+  if found.blocks then
+    prefix_blocks.load(out.tally.blocks, found.blocks)
+  end
+end
+
+--- The place of the member's value that counts, without making a table.
+-- @treturn number first, last, 1-based and inclusive; or nil when absent
+function _M.span(out, name)
+  for k = out.members, 1, -1 do
+    if out.names[k] == name then
+      return out.firsts[k] + 1, out.lasts[k]
+    end
+  end
+  return nil
+end
+
+--- The decoded value of a top-level string member, such as `prompt_cache_key` (of a body in a file, only of those that
+-- `body_file` lists).
+-- @treturn string or nil when it is absent, not a string, or longer than `limit` bytes
+function _M.text(out, name, limit)
+  if out.found then
+    local value = out.found.texts[name]
+    return value and (not limit or #value <= limit) and value or nil
+  end
+  local first, last = _M.span(out, name)
+  if not first or out.p[first - 1] ~= QUOTE or limit and last - first - 1 > limit then
+    return nil
+  end
+  return (json_string.decode_bytes(out.p, first, last - 1))
+end
+
+-- Of a body without prompt members that we know: all of it but the model's name, which is spliced.
+local function digest_whole(out, h)
+  local p, k = out.p, out.where[TAGS.model]
+  if k == 0 then
+    return hash.bytes(p, out.size, h)
+  end
+  local first, last = out.firsts[k], out.lasts[k]
+  return hash.bytes(p + last, out.size - last, hash.bytes(p, first, h))
+end
+
+--- A 64-bit hash of the prompt: equal for equal prompt members, whatever the other parameters say. Of the kind "other"
+-- the whole body is hashed but for the name of its model.
+-- @param[opt] seed number or uint64_t (a body in a file was hashed without)
+-- @treturn string 16 hex digits; or nil where there is no prompt
+function _M.digest(out, seed)
+  if out.found then
+    return out.found.digest
+  end
+  local h, any = ffi_u64(seed or 0), false
+  for tag = 1, SLOTS do
+    local k = out.where[tag]
+    if k > 0 then
+      local first = out.firsts[k]
+      h, any = hash.bytes(out.p + first, out.lasts[k] - first, bxor(h, tag)), true
+    end
+  end
+  if out.kind == "other" then
+    return hash.hex(digest_whole(out, h))
+  end
+  return any and hash.hex(h) or nil
+end
+
+-- Long openings (a document in the system message) are told apart by their two ends and their size.
+local END_BYTES = 4096
+
+--- A 64-bit hash of the model and of what opens the conversation, through the user's first message: later turns of the
+-- same chat repeat it, so they hash alike.
+-- @return uint64_t, or nil where there is no list of messages with one of a user
+function _M.opening(out)
+  if out.found then
+    local digest = out.found.opening_digest
+    return digest and hash.from_hex(digest)
+  end
+  local tally, p = out.tally, out.p
+  local slot = out.kind == "responses" and TAGS.input or TAGS.messages
+  local first, last = tally.opening_first, tally.opening_limit
+  if tally.items[slot] == 0 or tally.user_item == 0 then
+    return nil
+  end
+  if last < 0 then
+    last = out.lasts[out.where[slot]] - 1
+  end
+  while p[last - 1] ~= CLOSE_OBJECT do
+    last = last - 1
+  end
+  local size = last - first
+  local h = hash.string(out.model or "", size)
+  if size <= 2 * END_BYTES then
+    return hash.bytes(p + first, size, h)
+  end
+  h = hash.bytes(p + first, END_BYTES, h)
+  return hash.bytes(p + last - END_BYTES, END_BYTES, h)
+end
+
+--- The same as text.
+-- @treturn string 16 hex digits, or nil
+function _M.opening_digest(out)
+  local h = _M.opening(out)
+  return h and hash.hex(h) or nil
+end
+
+return _M

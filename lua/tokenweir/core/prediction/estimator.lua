@@ -1,0 +1,366 @@
+--- What a request will produce: a trained model where there is one and it is better, else running figures; both
+-- corrected by what came out.
+--
+--     features.read(parsed, estimator.x)                  -- in the access phase
+--     estimator.predict(state, model, request)            -- request.mean, median, q90, sd, class, source
+--     estimator.learn(state, model, request, output, ending, now)      -- when the answer is complete
+--
+-- `state` is one worker's: figures per public model, histories of keys, system prompts and sessions, all of fixed
+-- size. The trees see a request relative to its `base`, the running expectation of the model, drawn towards its key,
+-- system prompt and session as far as they are known. So a new model, or one whose outputs change, is followed within
+-- a few dozen completions, without any training.
+local ffi = require "ffi"
+local conformal = require "tokenweir.core.prediction.conformal"
+local distribution = require "tokenweir.core.prediction.output_distribution"
+local features = require "tokenweir.core.prediction.features"
+local history = require "tokenweir.core.prediction.history"
+local identity = require "tokenweir.core.identity"
+local predictor = require "tokenweir.core.prediction.predictor"
+local running = require "tokenweir.core.prediction.running"
+local skill = require "tokenweir.core.prediction.skill"
+local words = require "tokenweir.core.prediction.words"
+
+local exp, log, max, min, sqrt = math.exp, math.log, math.max, math.min, math.sqrt
+local beyond, moments = distribution.beyond, distribution.moments
+local evaluate, follow = predictor.evaluate, conformal.follow
+local add, compare, find, shrunk, touch = history.add, history.compare, history.find, history.shrunk, history.touch
+
+--- Completions that count (1/e): per model, key or system prompt, session, message.
+local MODEL_WINDOW, KEY_WINDOW, SESSION_WINDOW, PROMPT_WINDOW = 200, 100, 5, 20
+--- Completions as which the parent's figures count.
+local MODEL_STRENGTH, KEY_STRENGTH, SYSTEM_STRENGTH, SESSION_STRENGTH = 10, 6, 6, 12
+--- Typical outputs as which a factor of 1 counts, in the correction of the mean.
+local MODEL_BALLAST, KEY_BALLAST = 30, 15
+local LEAST_FACTOR, MOST_FACTOR = 0.25, 4
+--- How much one output moves the correction of a quantile: much at first, later just enough to follow a drift.
+local MEDIAN_STEP, Q90_STEP = 0.004, 0.03
+local FIRST_STEP, FIRST_OUTPUTS = 4, 40
+local LEAST_SHIFT, MOST_SHIFT = -0.9, 8
+local MOST_MODELS = 512
+local UNKNOWN_SPREAD = 0.85
+-- No engine produces more; keeps everything finite.
+local MOST_LOG = log(2 ^ 24)
+
+local _M = {}
+
+--- The vector of the request at hand.
+_M.x = features.new()
+local x = _M.x
+local list = features.array(x)
+
+local said = { median = 0, lower = 0, upper = 0 }
+local reference = { mean = 0, sd = 0, median = 0, q90 = 0, class = "" }
+local figures = { count = 0, mean = 0, median = 0, spread = 0 }
+
+--- @tparam number sets of the histories of keys; those of system prompts are twice, of sessions and messages four
+--   times as many
+-- @treturn table a worker's state
+function _M.new(sets)
+  return {
+    models = {}, count = 0,
+    -- Of all models together: what is believed of one that has too few outputs to be judged by itself.
+    skill = skill.new(),
+    keys = history.new(sets, KEY_WINDOW),
+    systems = history.new(2 * sets, KEY_WINDOW),
+    sessions = history.new(4 * sets, SESSION_WINDOW),
+    -- Of the same message, whatever the model: how far its outputs lay from their bases.
+    prompts = history.new(4 * sets, PROMPT_WINDOW),
+  }
+end
+
+local ROW = ffi.typeof("tw_past")
+
+-- Whether running figures are to be served of a model, because the predictor is worse.
+local function is_left(state, of_model)
+  local own = of_model.skill
+  if own.count < skill.AT_LEAST then
+    return state.skill.left
+  end
+  return own.left
+end
+
+local function model_state(state, name)
+  local of_model = state.models[name]
+  if of_model then
+    return of_model
+  end
+  if state.count >= MOST_MODELS then
+    state.models, state.count = {}, 0
+  end
+  of_model = {
+    identity = identity.string(name), row = ROW(), mean = 0,
+    prior = log(1 + running.PRIOR_MEDIAN), prior_spread = UNKNOWN_SPREAD, prior_of = nil,
+    skill = skill.new(),
+  }
+  state.models[name] = of_model
+  state.count = state.count + 1
+  return of_model
+end
+
+-- Priors come with a model, and give way to what the sidecar has seen of the fleet.
+local function set_prior(of_model, model, name, stats)
+  local source = stats and stats.count >= MODEL_STRENGTH and stats or model
+  if of_model.prior_of == source then
+    return
+  end
+  of_model.prior_of = source
+  if source == stats and source then
+    of_model.prior, of_model.prior_spread = log(1 + stats.median), stats.spread
+  elseif model then
+    of_model.prior, of_model.prior_spread = predictor.prior(model, name)
+  end
+end
+
+-- Writes the features of the past. Returns the base.
+local function read_past(state, of_model, request)
+  local row = of_model.row
+  local count = row.count
+  local mean = (count * row.mean + MODEL_STRENGTH * of_model.prior) / (count + MODEL_STRENGTH)
+  local prior_variance = of_model.prior_spread * of_model.prior_spread
+  x.model_spread = sqrt((count * row.variance + MODEL_STRENGTH * prior_variance) / (count + MODEL_STRENGTH))
+  x.model_count = log(1 + count)
+
+  local id = of_model.identity
+  local key = request.key_id ~= 0 and find(state.keys, request.key_id + id) or nil
+  local base = shrunk(key, mean, KEY_STRENGTH)
+  if key ~= nil then
+    x.key_shift, x.key_spread, x.key_count = key.mean - mean, sqrt(key.variance), log(1 + key.count)
+  else
+    x.key_shift, x.key_spread, x.key_count = 0, 0, 0
+  end
+  local system = request.system_id ~= 0 and find(state.systems, request.system_id + id) or nil
+  base = shrunk(system, base, SYSTEM_STRENGTH)
+  if system ~= nil then
+    x.system_shift, x.system_spread, x.system_count = system.mean - mean, sqrt(system.variance), log(1 + system.count)
+  else
+    x.system_shift, x.system_spread, x.system_count = 0, 0, 0
+  end
+  local session = request.session_id ~= 0 and find(state.sessions, request.session_id + id) or nil
+  if session ~= nil then
+    x.session_shift, x.session_count = session.mean - base, log(1 + session.count)
+    x.session_last = session.last - base
+    base = shrunk(session, base, SESSION_STRENGTH)
+  else
+    x.session_shift, x.session_count, x.session_last = 0, 0, 0
+  end
+  local prompt = request.prompt_id ~= 0 and find(state.prompts, request.prompt_id) or nil
+  if prompt ~= nil then
+    x.prompt_shift, x.prompt_count = prompt.mean, log(1 + prompt.count)
+  else
+    x.prompt_shift, x.prompt_count = 0, 0
+  end
+  x.base = base
+  request.key_factor, request.median_shift, request.q90_shift = 1, row.median_shift, row.q90_shift
+  if key ~= nil then
+    request.median_shift = row.median_shift + key.median_shift
+    request.q90_shift = row.q90_shift + key.q90_shift
+    local ballast = KEY_BALLAST * of_model.mean
+    request.key_factor = (key.actual + ballast) / max(key.predicted + ballast, 1e-9)
+  end
+  -- As the vector holds it, in single precision: what is trained from a recorded vector must be what was served.
+  request.base = x.base
+  return request.base
+end
+
+local function bounded(factor)
+  return (max(LEAST_FACTOR, min(factor, MOST_FACTOR)))
+end
+
+local function running_figures(of_model, stats)
+  local row = of_model.row
+  if stats and stats.count > row.count then
+    return stats
+  end
+  figures.count, figures.mean, figures.median = row.count, of_model.mean, exp(row.mean) - 1
+  figures.spread = sqrt(row.variance)
+  return figures
+end
+
+local function by_running_figures(of_model, request, out)
+  return running.predict(running_figures(of_model, request.stats), request.max_tokens, request.threshold, request.prior,
+    out)
+end
+
+-- What is served of the model's median and widths.
+local function serve(model, of_model, request)
+  local median, lower, upper = request.log_median, request.log_lower, request.log_upper
+  local limit = request.max_tokens
+  local mean, sd = moments(model.shape, median, lower, upper, limit)
+  request.raw_mean = mean * model.mean_factor
+  local row, ballast = of_model.row, MODEL_BALLAST * of_model.mean
+  request.model_mean = request.raw_mean * bounded((row.actual + ballast) / max(row.predicted + ballast, 1e-9))
+  local factor = bounded(request.key_factor)
+  mean = request.model_mean * factor
+  request.sd = sd * mean / max(1, request.raw_mean)
+  local served = median + request.median_shift * (request.median_shift > 0 and upper or lower)
+  local q90 = exp(min(max(served, median + upper * (1 + request.q90_shift)), MOST_LOG)) - 1
+  served = exp(min(served, MOST_LOG)) - 1
+  if limit then
+    mean, served, q90 = min(mean, limit), min(served, limit), min(q90, limit)
+    request.sd = min(request.sd, limit / 2)
+  end
+  request.mean, request.median, request.q90 = mean, max(0, served), q90
+  request.class = served < request.threshold and "low" or "high"
+  request.own_median, request.own_q90 = request.median, request.q90
+  request.source = model.version
+end
+
+local function by_model(model, of_model, request, base)
+  evaluate(model, x, list, words.text.index, words.text.count, said)
+  request.log_median = max(0, min(base + said.median, MOST_LOG))
+  request.log_lower, request.log_upper = said.lower, said.upper
+  serve(model, of_model, request)
+end
+
+-- What the request orders and the engine obeys needs no prediction.
+local function obey(request)
+  local limit = request.max_tokens
+  local least = exp(x.min_tokens) - 1
+  request.bound = true
+  if limit and (x.ignore_eos > 0 or least > limit) then
+    least = limit
+  end
+  if least > request.median then
+    request.median, request.mean, request.q90 = least, max(least, request.mean), max(least, request.q90)
+    request.class = least < request.threshold and "low" or "high"
+  end
+  if limit and least >= limit then
+    request.mean, request.q90, request.sd, request.ordered = limit, limit, 0, true
+  end
+end
+
+--- Predicts the output of one sequence, min(length, max_tokens).
+-- @param state of `new`
+-- @param model of `predictor.open`, or nil
+-- @param request table; read: `model` (public name), `key_id`, `system_id`, `session_id`, `prompt_id` (numbers of
+--   `identity.lua`, 0 for none), `max_tokens` or nil, `threshold` (tokens from which the class is "high"), `prior`
+--   (median of the configuration, or nil), `stats` (the model's figures of `tw:stats`, or nil). The members of `x` that
+--   `features.read` fills, and `words.text`, must be of this request. Written: `mean`, `median`, `q90`, `sd`, `class`,
+--   `source` (the model's version, or "running"), and what `learn` needs
+function _M.predict(state, model, request)
+  local of_model = model_state(state, request.model)
+  set_prior(of_model, model, request.model, request.stats)
+  local base = read_past(state, of_model, request)
+  request.ordered, request.bound = false, false
+  if not model then
+    request.log_median = nil
+  else
+    by_model(model, of_model, request, base)
+  end
+  if not model or is_left(state, of_model) then
+    request.source = "running"
+    by_running_figures(of_model, request, request)
+  end
+  if x.min_tokens > 0 or x.ignore_eos > 0 then
+    obey(request)
+  end
+end
+
+--- Moves a prediction by what was found out since.
+-- @param by what is added to the median of ln(1 + tokens)
+-- @treturn boolean whether it was moved: running figures, and what the request orders, are not
+function _M.refine(state, model, request, by)
+  if not request.log_median or request.source ~= model.version or request.bound then
+    return false
+  end
+  request.log_median = max(0, min(request.log_median + by, MOST_LOG))
+  serve(model, model_state(state, request.model), request)
+  return true
+end
+
+local function follow_quantiles(row, above_median, above_q90)
+  local step = FIRST_STEP / (FIRST_OUTPUTS + row.count)
+  row.median_shift = follow(row.median_shift, above_median, 0.5, max(MEDIAN_STEP, 0.3 * step), -2, 2)
+  row.q90_shift = follow(row.q90_shift, above_q90, 0.1, max(Q90_STEP, step), LEAST_SHIFT, MOST_SHIFT)
+end
+
+-- Corrections by an output that the model predicted.
+local function correct(state, of_model, key, request, output, value, capped)
+  by_running_figures(of_model, request, reference)
+  local left = is_left(state, of_model)
+  for k = 1, 2 do
+    skill.judge(k == 1 and of_model.skill or state.skill, output, request.own_median, request.own_q90,
+      reference.median, reference.q90)
+  end
+  local changed = is_left(state, of_model) ~= left
+  local row = of_model.row
+  compare(row, MODEL_WINDOW, output, request.raw_mean)
+  if key ~= nil then
+    compare(key, KEY_WINDOW, output, request.model_mean)
+  end
+  -- Coverage is a matter of outputs that ended by themselves.
+  if not capped then
+    local median, shift = request.log_median, request.median_shift
+    local above_median = value > median + shift * (shift > 0 and request.log_upper or request.log_lower)
+    local above_q90 = value > median + request.log_upper * (1 + request.q90_shift)
+    follow_quantiles(row, above_median, above_q90)
+    if key ~= nil then
+      follow_quantiles(key, above_median, above_q90)
+    end
+  end
+  return changed
+end
+
+--- Takes what a predicted request came to.
+-- @param request as `predict` left it
+-- @tparam number output tokens of one sequence
+-- @tparam string ending "stop", "length" (its limit cut it), or "cut" (a client that left, a fault): of these only that
+--   they would have been longer is known
+-- Written: `request.learned`, ln(1 + tokens) as it counts.
+-- @treturn boolean whether the model's predictions are served from now on and were not, or the other way round
+function _M.learn(state, model, request, output, ending, now)
+  if request.ordered then
+    return false
+  end
+  local of_model = model_state(state, request.model)
+  local value = log(1 + output)
+  local predicted = model and request.log_median
+  if ending ~= "stop" and predicted then
+    value = beyond(model.shape, request.log_median, request.log_lower, request.log_upper, output)
+  end
+  local row, id = of_model.row, of_model.identity
+  local key = request.key_id ~= 0 and touch(state.keys, request.key_id + id, now) or nil
+  request.learned = value
+  local changed = false
+  if predicted and ending ~= "cut" then
+    changed = correct(state, of_model, key, request, output, value, ending == "length")
+  end
+  add(row, MODEL_WINDOW, value)
+  if ending ~= "cut" then
+    of_model.mean = of_model.mean + max(1 / row.count, 1 / MODEL_WINDOW) * (output - of_model.mean)
+  end
+  if key ~= nil then
+    add(key, KEY_WINDOW, value)
+  end
+  if request.system_id ~= 0 then
+    add(touch(state.systems, request.system_id + id, now), KEY_WINDOW, value)
+  end
+  if request.session_id ~= 0 then
+    add(touch(state.sessions, request.session_id + id, now), SESSION_WINDOW, value)
+  end
+  if request.prompt_id ~= 0 then
+    add(touch(state.prompts, request.prompt_id, now), PROMPT_WINDOW, value - request.base)
+  end
+  return changed
+end
+
+--- Takes what is known elsewhere of keys and system prompts, where it is more than is known here.
+-- @param rows list of `of` ("key" or "system"), `model`, `number`, `count`, `mean`, `variance`
+function _M.seed(state, rows, now)
+  for k = 1, #rows do
+    local seed = rows[k]
+    local row = touch(seed.of == "key" and state.keys or state.systems,
+      seed.number + model_state(state, seed.model).identity, now)
+    if 2 * row.count < seed.count then
+      row.count, row.mean, row.variance = seed.count, seed.mean, seed.variance
+    end
+  end
+end
+
+--- Whether running figures are served of a model's predictions, because those are worse.
+function _M.left(state, name)
+  local of_model = state.models[name]
+  return of_model ~= nil and is_left(state, of_model)
+end
+
+return _M
