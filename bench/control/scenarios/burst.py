@@ -22,7 +22,7 @@ def setup(quick: bool) -> Setup:
 
 async def run(stage: Stage, quick: bool) -> Result:
     """Usual rate until it is known as usual, the burst, the usual rate again."""
-    await asyncio.sleep(9 if quick else 40)
+    await asyncio.sleep(12 if quick else 40)
     stage.traffic.rate = TIMES * USUAL
     jumped = time.monotonic()
     on = await stage.until(lambda: stage.observer.last.model.get("burst"), 10)

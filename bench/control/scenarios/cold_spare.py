@@ -42,7 +42,7 @@ async def run(stage: Stage, quick: bool) -> Result:
         raise RuntimeError(f"no spare was promoted: {observer.last.model}")
     ready = await stage.until(lambda: observer.last.ready(SPARE), 40)
     began = time.monotonic()
-    await asyncio.sleep(8 if quick else 60)
+    await asyncio.sleep(10 if quick else 60)
     end = time.monotonic()
     records = stage.records()
     admitted = [
