@@ -150,6 +150,7 @@ def test_it_is_told_again_when_the_position_changes_and_four_times_at_most(
     upstream.answer = Answer(permits=permits)
     connections = [gateway.open() for _ in range(41)]
     wait_until(lambda: gateway.metric("tokenweir_queue_depth") == 40, what="forty waiters")
+    time.sleep(1)  # workers with many waiters tell the others only now and then where these stand
     client = Client(gateway)
     client.send(request_bytes(X_Accept_Early_Hints="1"))
     positions = []
