@@ -161,7 +161,7 @@ function _M.expect(w, now)
 end
 
 --- @param more ms that it takes after its wait
--- @return ms that it has to have time for, wait and all; nil: nothing was measured
+-- @return ms that it has to have time for, see `core.at_least`; nil: nothing was measured
 function _M.at_least(w, now, more)
   local _, ms = _M.expect(w, now)
   return core.at_least(by_place[w.place].q, ms and ms + more)

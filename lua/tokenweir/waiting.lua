@@ -123,7 +123,7 @@ local function has_room(w, place, queue)
     and queue_lines.waiting_bytes(c) + w.bytes <= (class.max_bytes or queue.max_bytes)
 end
 
--- Whether a request will probably not be served in time.
+-- Whether a request has no time even for the shortest wait that is to be expected.
 local function hopeless(w, r, known, now, until_ms)
   local least = queues.at_least(w, now, 0)
   if not least then
