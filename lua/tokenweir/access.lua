@@ -128,7 +128,7 @@ end
 
 -- The usual location knows its upstream; what is not usual goes on in another.
 local function go_apart(r, target, var)
-  local apart = target.apart or deadline.apart(r)
+  local apart = target.apart or target.closes or deadline.apart(r)
   var.tw_upstream = (target.tls and "https://" or "http://") .. (apart and "tokenweir_apart" or "tokenweir")
   var.tw_connection = apart and "close" or ""
   if target.tls then
@@ -147,7 +147,7 @@ local function set_variables(r, known)
   elseif auth.wanted(known.settings) then
     var.tw_authorization = ""
   end
-  if target.tls or deadline.apart(r) then
+  if target.tls or target.closes or deadline.apart(r) then
     return go_apart(r, target, var)
   end
 end

@@ -1,10 +1,11 @@
 --- What the proxy needs of each backend, made once per fleet: the request path then only looks it up.
 --
 -- Adds to a fleet `target[i]` = { id, host, port, authority, tls, verify, sni, wants_key (or nil), authorization,
--- state, apart, place, group, runs_on (after its client left), prefill and step (ms per prompt token, and per output
--- token at a usual load) } and to each of its models `upstream_of[i]`, the engine's name of the model, and
--- `alternates[i]`, how many other backends a request sent to i may be retried on: same credentials, same engine's name,
--- same way of connecting (a request's bytes and its Host are fixed when the first backend is chosen).
+-- state, apart, closes (after an answer, without a word), place, group, runs_on (after its client left), prefill and
+-- step (ms per prompt token, and per output token at a usual load) } and to each of its models `upstream_of[i]`, the
+-- engine's name of the model, and `alternates[i]`, how many other backends a request sent to i may be retried on: same
+-- credentials, same engine's name, same way of connecting (a request's bytes and its Host are fixed when the first
+-- backend is chosen).
 local credentials = require "tokenweir.credentials"
 local json_string = require "tokenweir.core.json.string"
 local utf8 = require "tokenweir.core.utf8"
@@ -15,6 +16,10 @@ local find, gsub = string.find, string.gsub
 
 -- Engines that stop any request when its connection closes. Others run one that does not stream on to its end.
 local STOPS = { vllm = true, sglang = true }
+-- Engines that close the connection after a streamed answer without having said so: llama.cpp's chunks end, then it
+-- closes. A request that took such a connection from the pool in between could only be told that the backend broke,
+-- since nobody knows what became of it; these get a connection each time.
+local CLOSES = { llamacpp = true }
 -- In place of a backend's state while its key is not known.
 local NO_KEY = "no_key"
 
@@ -101,7 +106,7 @@ function _M.prepare(fleet)
       id = fleet.id[i], place = fleet.slot[i], group = fleet.credential_group[i], host = host, port = port,
       authority = fleet.host_header[i] ~= "" and fleet.host_header[i] or host .. ":" .. port,
       tls = tls, verify = tls and fleet.tls_verify[i], sni = sni,
-      apart = tls and shared[fleet.host[i] .. " " .. port] or false,
+      apart = tls and shared[fleet.host[i] .. " " .. port] or false, closes = CLOSES[fleet.engine[i]] or false,
       wants_key = fleet.wants_key[i] ~= "" and fleet.wants_key[i] or nil, state = fleet.state[i],
       runs_on = not STOPS[fleet.engine[i]], prefill = fleet.prefill[i], step = fleet.usual_step[i],
     }

@@ -82,6 +82,16 @@ def test_connections_to_the_engine_are_kept(gateway: Gateway, upstream: Upstream
     assert upstream.connections < 5
 
 
+def test_an_engine_that_closes_after_a_stream_without_a_word_gets_a_connection_each_time(
+    start_gateway: Callable[..., Gateway], upstream: Upstream
+) -> None:
+    gateway = start_gateway([backend(upstream, engine="llamacpp")])
+    for _ in range(3):
+        assert gateway.post(stream=True).status_code == 200
+    assert upstream.connections == 3
+    assert {received.headers["connection"] for received in upstream.received} == {"close"}
+
+
 def test_an_engine_cannot_steer_nginx_by_its_headers(gateway: Gateway, upstream: Upstream) -> None:
     upstream.answer = Answer(headers={"X-Accel-Redirect": "/healthz", "X-Accel-Limit-Rate": "1"})
     assert gateway.post().json()["server"] == "gpu-a"

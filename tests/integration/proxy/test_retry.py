@@ -93,6 +93,20 @@ def test_a_retry_stays_where_the_same_bytes_are_understood(
     assert len(first.received) + len(second.received) == 1
 
 
+@pytest.mark.parametrize("engines", [("vllm", "llamacpp"), ("llamacpp", "vllm")])
+def test_a_retry_may_go_to_another_kind_of_engine(
+    start_gateway: Callable[..., Gateway], start_upstream: Callable[..., Upstream], engines: tuple[str, str]
+) -> None:
+    first, second = start_upstream("gpu-a"), start_upstream("gpu-b")
+    first.script = [Answer(status=503)]
+    gateway = start_gateway(
+        [backend(first, engine=engines[0]), backend(second, engine=engines[1], weight=0.01)]
+    )
+    assert [gateway.post().status_code for _ in range(2)] == [200, 200]
+    assert len(first.received) + len(second.received) == 3
+    gateway.settle()
+
+
 def test_the_tries_of_a_request_stand_in_the_access_log(pair: Pair) -> None:
     gateway, first, second = pair
     first.script, second.script = [Answer(status=503)], [Answer(status=503)]
