@@ -22,6 +22,7 @@ local CLASS = require("tokenweir.core.queue").CLASS
 --- Counters without a shape of their own: name -> help, labels.
 local COUNTERS = {
   ejections = { "Backends taken out by passive health.", "backend", "why" },
+  liveness_checks = { "Backends that were asked for a page while the sidecar was silent.", "result" },
   events_sent = { "Completion records written to Redis." },
   events_dropped = { "Completion records lost because Redis was away for too long." },
   redis_errors = { "Polls of Redis that failed." },

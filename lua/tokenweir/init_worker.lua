@@ -8,6 +8,7 @@ local deadline = require "tokenweir.deadline"
 local events = require "tokenweir.events"
 local ledger = require "tokenweir.ledger"
 local lingering = require "tokenweir.lingering"
+local liveness = require "tokenweir.liveness"
 local metrics = require "tokenweir.metrics"
 local moves = require "tokenweir.moves"
 local passive_health = require "tokenweir.passive_health"
@@ -82,6 +83,7 @@ local function poll(premature)
   local now = now_ms()
   if is_due("watch", now, WATCH_MS) then
     passive_health.watch(state.current(now), now)
+    liveness.watch(state.current(now), now)
     affinity.watch(state.current(now), now)
   end
 end

@@ -28,7 +28,7 @@ typedef struct {
   double cause;          /* of the ejection, see CAUSES */
   double refusal_rate;   /* moving share of answers by which it refused the request itself, see refuses() */
   double last_refusal;   /* when it was counted */
-  double pad;
+  double silent_since;   /* when it was first seen to have work, 0: it has none; see liveness.lua */
 } tw_health;
 ]]
 
