@@ -1,4 +1,5 @@
 --- How a request ended, and what that says of its backend.
+local client = require "tokenweir.client"
 local deadline = require "tokenweir.deadline"
 local health = require "tokenweir.core.backend.health"
 local passive_health = require "tokenweir.passive_health"
@@ -7,11 +8,18 @@ local state = require "tokenweir.state"
 local upstream_log = require "tokenweir.upstream_log"
 
 local CLIENT_GONE = 499
+-- A client that reads nothing is given up after nginx's `send_timeout`, and no byte of the backend's comes before that.
+local READS_MS = 55000
 
 local _M = {}
 
+-- nginx gave up on an answer by itself: what came could not be read, as a chunk without a length.
+local function unreadable(r, now)
+  return now - (r.last_byte or r.arrived) < READS_MS and client.connected()
+end
+
 -- The answer had begun.
-local function of_answer(r)
+local function of_answer(r, now)
   if r.late then
     return "timeout"
   elseif r.silent then
@@ -19,6 +27,9 @@ local function of_answer(r)
   elseif r.broken then
     return "upstream_broke", "broke"
   elseif not r.ended then
+    if unreadable(r, now) then
+      return "upstream_broke", "broke"
+    end
     return "client_gone"
   end
   local status = r.header
@@ -57,7 +68,7 @@ end
 function _M.conclude(r, status, now)
   local outcome, sign
   if r.header then
-    outcome, sign = of_answer(r)
+    outcome, sign = of_answer(r, now)
   else
     outcome, sign = of_none(r, status, now)
   end

@@ -11,6 +11,7 @@ int tw_dup(int fd) __asm__("dup");
 int tw_shutdown(int fd, int how) __asm__("shutdown");
 int tw_getsockname(int fd, void *address, unsigned int *length) __asm__("getsockname");
 int tw_getpeername(int fd, void *address, unsigned int *length) __asm__("getpeername");
+int tw_getsockopt(int fd, int level, int name, void *value, unsigned int *length) __asm__("getsockopt");
 typedef struct tw_addrinfo {
   int flags, family, kind, protocol; unsigned int length; void *address; char *name; struct tw_addrinfo *next;
 } tw_addrinfo;
@@ -23,6 +24,7 @@ int tw_getnameinfo(const void *address, unsigned int length, char *name, unsigne
 
 local SOCK_STREAM, NI_NUMERICHOST = 1, 1
 local SHUT_BOTH = 2
+local IPPROTO_TCP, TCP_INFO, TCP_ESTABLISHED = 6, 11, 1
 local ADDRESS_BYTES = 128
 
 local end_address, end_length = ffi.new("uint8_t[?]", ADDRESS_BYTES), ffi.new("unsigned int[1]")
@@ -56,6 +58,12 @@ function _M.endpoints(fd)
     return nil
   end
   return near .. far, far:byte(3) * 256 + far:byte(4)
+end
+
+--- Whether neither end of a TCP connection has closed it.
+function _M.is_established(fd)
+  end_length[0] = ADDRESS_BYTES
+  return C.tw_getsockopt(fd, IPPROTO_TCP, TCP_INFO, end_address, end_length) == 0 and end_address[0] == TCP_ESTABLISHED
 end
 
 --- Ends a connection in both directions; its descriptor stays with who owns it, who reads the end of the data.

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.integration.proxy.gateway import Gateway, backend
-from tests.integration.upstream import Answer, Upstream
+from tests.integration.upstream import Answer, Upstream, event
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 ANSWER = HEAD + b"Content-Length: 2\r\n\r\n{}"
@@ -47,6 +47,26 @@ def test_bytes_without_a_head_are_the_backend_s_fault_and_stand_in_the_log_as_a_
     with pytest.raises(httpx.RemoteProtocolError):
         gateway.post()
     assert gateway.access_log()[0]["status"] == 502
+    assert gateway.completions()[0]["outcome"] == "upstream_broke"
+    gateway.expect(1, "tokenweir_backend_ejected")
+
+
+EVENT = event("a")
+CHUNK = b"%x\r\n%s\r\n" % (len(EVENT), EVENT)
+
+
+@pytest.mark.parametrize("before", [b"", CHUNK], ids=["at once", "after a chunk"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_broken_chunks_are_the_backend_s_fault(
+    start_gateway: Callable[..., Gateway], upstream: Upstream, stream: bool, before: bytes
+) -> None:
+    gateway = start_gateway([backend(upstream)], {"health": {"failures": 1}})
+    kind = b"text/event-stream" if stream else b"application/json"
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\nTransfer-Encoding: chunked\r\n\r\n" % kind
+    upstream.answer = Answer(raw=head + before + b"no length\r\n")
+    with pytest.raises(httpx.RemoteProtocolError):
+        gateway.post(stream=stream)
+    gateway.settle()
     assert gateway.completions()[0]["outcome"] == "upstream_broke"
     gateway.expect(1, "tokenweir_backend_ejected")
 
