@@ -258,7 +258,7 @@ local function write_state(out, known, now)
   gauge(out, "tokenweir_policy", "The policy that decides by now, a stale snapshot considered.", 1,
     { "policy", served.name })
   gauge(out, "tokenweir_breaker_level", "Level of the breaker, 0 to 4.", known.level)
-  gauge(out, "tokenweir_redis_up", "1 while Redis answers.", poller.up() and 1 or 0)
+  gauge(out, "tokenweir_redis_up", "1 while Redis answers, and not by errors alone.", poller.up() and 1 or 0)
   gauge(out, "tokenweir_peers", "Other gateways alive.", poller.peers())
   local remembered, moved = session_table.count(region.cache().sessions, now)
   gauge(out, "tokenweir_sessions", "Sessions and responses that are remembered.", remembered)

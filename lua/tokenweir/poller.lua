@@ -141,11 +141,15 @@ local function set_connected(up, why)
   dict:set("redis:up", up and 1 or 0)
 end
 
-local function fail(err, now)
+local function back_off(err, now)
   failures = failures + 1
   retry_at = now + min(BACK_OFF_MS, config.current.poll_ms * 2 ^ min(failures - 1, 10))
-  metrics.add("redis_errors", 1)
   set_connected(false, err)
+end
+
+local function fail(err, now)
+  metrics.add("redis_errors", 1)
+  back_off(err, now)
 end
 
 local function compose(known, now)
@@ -257,11 +261,13 @@ end
 
 --- An error reply (a missing permission, say) is told once, not ten times a second, until none came for a while: some
 -- commands are asked rarely.
--- @return the first one, or nil
+-- @return the first one, or nil, and whether there was nothing else
 local function tell_errors(replies)
   local first
+  local count = 0
   for k = 1, #replies do
     local err = is_error(replies[k])
+    count = count + (err and 1 or 0)
     if err and not first then
       first, refused_at = err, polls
       metrics.add("redis_errors", 1)
@@ -274,7 +280,7 @@ local function tell_errors(replies)
   if polls - refused_at > 2 * RARE_EVERY and #refused_before > 0 then
     refused_before = {}
   end
-  return first
+  return first, count == #replies
 end
 
 local function poll(now)
@@ -298,11 +304,14 @@ local function poll(now)
   end
   sessions.take(replies, known_sessions, now)
   moves.take(replies, known_moves)
-  local refused = tell_errors(replies)
+  local refused, all = tell_errors(replies)
   if refused then
     redis.give_up(connection, config.current.redis, refused)
   else
     connection:keep()
+  end
+  if refused and all then
+    return back_off(refused, now)
   end
   failures, retry_at = 0, 0
   set_connected(true)

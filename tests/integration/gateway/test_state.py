@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import redis
 
 from tests.integration.gateway.gateway import Gateway, backend, settings, snapshot
 from tests.integration.servers import RedisServer, quickest, wait_until
@@ -123,6 +124,17 @@ def test_a_command_that_redis_refuses_is_told_once_and_the_connection_given_up(
     client.delete("tw:stats", "tw:gateways")
     client.set("tw:snapshot", snapshot(1, 9))
     wait_until(lambda: gateway.json("state")["sequence"] == 9, what="the next snapshot")
+
+
+def test_a_redis_that_answers_by_errors_alone_is_not_up(gateway: Gateway, redis_server: RedisServer) -> None:
+    redis_server.client().acl_setuser("admin", enabled=True, nopass=True, keys="*", commands=["+@all"])
+    admin = redis.Redis(port=redis_server.port, username="admin", password="any")
+    admin.acl_setuser("default", enabled=True, nopass=True, keys="*", commands=["-@all"])
+    wait_until(lambda: gateway.metrics()["tokenweir_redis_up"] == 0, what="the gauge")
+    assert gateway.json("state")["backends"] == ["gpu-a", "gpu-b"]
+    wait_until(lambda: "Redis does not answer" in gateway.nginx.error_log(), what="a line in the log")
+    admin.acl_setuser("default", enabled=True, nopass=True, keys="*", commands=["+@all"])
+    wait_until(lambda: gateway.metrics()["tokenweir_redis_up"] == 1, what="the gauge")
 
 
 def test_a_deposed_leaders_snapshot_is_refused(gateway: Gateway, redis_server: RedisServer) -> None:
