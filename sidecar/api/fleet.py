@@ -62,7 +62,7 @@ async def fleet(plane: Plane) -> FleetView:
                 load=decision.load if decision else None,
                 in_flight=plane.gateways.in_flight(backend_id),
                 foreign=decision.foreign.requests if decision else 0,
-                reason=member.reason,
+                reason=plane.fleet.reason(member),
             )
         )
     published_at = plane.publisher.published_at

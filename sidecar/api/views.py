@@ -54,7 +54,7 @@ def backend_view(plane: ControlPlane, member: Member, decision: Backend | None) 
         url=member.config.url,
         address=member.address,
         state=member.state.value,
-        reason=member.reason,
+        reason=plane.fleet.reason(member),
         engine=member.record.engine_kind,
         role=member.role.value,
         models=member.models(),

@@ -19,13 +19,19 @@ WINDOW_MS: Final = 1000
 ARMED_MS: Final = 10_000
 """What was seen for less than this has no usual rate."""
 MOST_COUNTED: Final = 10_000_000
+LEAST: Final = 0.001
+"""Requests per second below which nothing comes: a moving rate only ever halves."""
+
+
+def _rate(value: float) -> float:
+    return value if value >= LEAST else 0.0
 
 
 class Arrivals:
     """The rates of one model, requests per second."""
 
     def __init__(self) -> None:
-        self.fast = 0.0
+        self._fast = 0.0
         self._slow = 0.0
         self._weight = 0.0
         """Share of the slow average that stands on observations: it is corrected by it."""
@@ -34,9 +40,14 @@ class Arrivals:
         self._seen_ms = 0.0
 
     @property
+    def fast(self) -> float:
+        """The rate of the last half second."""
+        return _rate(self._fast)
+
+    @property
     def usual(self) -> float | None:
         """The usual rate; None before there was time to see one."""
-        return self._slow / self._weight if self._seen_ms >= ARMED_MS else None
+        return _rate(self._slow / self._weight) if self._seen_ms >= ARMED_MS else None
 
     def last_second(self) -> int:
         """Requests within the last second."""
@@ -54,7 +65,7 @@ class Arrivals:
         self._seen_ms += elapsed
         rate = 1000 * count / elapsed
         kept = math.exp(-elapsed / FAST_MS)
-        self.fast = kept * self.fast + (1 - kept) * rate
+        self._fast = kept * self._fast + (1 - kept) * rate
         kept = math.exp(-elapsed / (SLOW_IN_BURST_MS if burst else SLOW_MS))
         self._slow = kept * self._slow + (1 - kept) * rate
         self._weight = kept * self._weight + (1 - kept)

@@ -33,7 +33,7 @@ class Burst:
         """Decide at monotonic `now`; returns whether the mode began or ended."""
         usual, fast = self.arrivals.usual, self.arrivals.fast
         jumped = usual is not None and fast > (1 + config.jump) * usual and self._enough(config)
-        calm = usual is None or fast < (1 + CALM * config.jump) * usual
+        calm = usual is None or fast <= (1 + CALM * config.jump) * usual
         waits = load.waiting.depth > 0
         if config.rule is BurstRule.LOADED:
             jumped = jumped and (waits or (load.use is not None and load.use > config.load))

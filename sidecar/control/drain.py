@@ -20,5 +20,6 @@ def progress(in_flight: float, gateways: int) -> Drain:
     if gateways == 0:
         return Drain(in_flight, False, "draining: no gateway reports, so nobody knows what is in flight")
     if in_flight > 0:
-        return Drain(in_flight, False, f"draining: {in_flight:g} requests still run")
+        still_run = "request still runs" if in_flight == 1 else "requests still run"
+        return Drain(in_flight, False, f"draining: {in_flight:g} {still_run}")
     return Drain(0, True, "drained: nothing is in flight")

@@ -85,7 +85,7 @@ class Fleet:
             and now - member.leaving_since >= LEAVING_LEAST_MS
             and (
                 member.state is State.DOWN
-                or self._drain(backend_id).done
+                or self.drain_progress(backend_id).done
                 or not self._gateways.leases
                 or now - member.leaving_since >= longest_ms
             )
@@ -202,24 +202,27 @@ class Fleet:
         return {**own, **stands_in} if stands_in else own
 
     def _state_reason(self, member: Member) -> str:
-        state, reason = member.state, member.reason
-        if state is State.DRAINING:
-            return f"state: {self._drain(member.config.id).reason}"
-        return f"state: {state.value}: {reason}"
+        reason = self.reason(member)
+        if member.state is State.DRAINING:
+            return f"state: {reason}"
+        return f"state: {member.state.value}: {reason}"
 
-    def _drain(self, backend_id: str) -> drain.Drain:
-        gateways = len(self._gateways.leases) if self._gateways.known else 0
-        return drain.progress(self._gateways.in_flight(backend_id), gateways)
+    def reason(self, member: Member) -> str:
+        """Why a member has its state; of one that drains, how far that has come."""
+        if member.state is State.DRAINING:
+            return self.drain_progress(member.config.id).reason
+        return member.reason
 
     def drain_progress(self, backend_id: str) -> drain.Drain:
         """How far the drain of a backend has come."""
-        return self._drain(backend_id)
+        gateways = len(self._gateways.leases) if self._gateways.known else 0
+        return drain.progress(self._gateways.in_flight(backend_id), gateways)
 
     def note(self, member: Member, before: State) -> bool:
         """Keep a change of a member's state as an event; returns whether it changed."""
         after = member.state
         if after is before:
             return False
-        reason = member.reason
+        reason = self.reason(member)
         self.events.append(Event(wall_ms(), member.config.id, before.value, after.value, reason))
         return True

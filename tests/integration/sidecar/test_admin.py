@@ -35,6 +35,9 @@ async def test_a_backend_is_added_changed_drained_and_removed_without_a_restart(
 
     await http.post("/api/backends/b/drain")
     await until(lambda: backend(store, "b")["state"] == "draining", what="draining")
+    drained = "draining: no gateway reports, so nobody knows what is in flight"
+    assert (await http.get("/api/backends/b")).json()["reason"] == drained
+    assert drained in [row["reason"] for row in (await http.get("/api/fleet")).json()["backends"]]
     await http.post("/api/backends/b/undrain")
     await until(lambda: backend(store, "b")["state"] == "ready", what="ready again")
 

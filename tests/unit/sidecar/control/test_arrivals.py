@@ -25,6 +25,16 @@ def test_both_rates_settle_on_a_steady_one():
     assert arrivals.last_second() == 40
 
 
+def test_when_nothing_comes_any_more_both_rates_end_at_zero():
+    arrivals = Arrivals()
+    now = feed(arrivals, 40, 60)
+    now = feed(arrivals, 0, 30, now)
+    assert arrivals.fast == 0
+    assert arrivals.usual > 0
+    feed(arrivals, 0, 900, now)
+    assert arrivals.usual == 0
+
+
 def test_there_is_no_usual_rate_at_first():
     arrivals = Arrivals()
     feed(arrivals, 40, 9)

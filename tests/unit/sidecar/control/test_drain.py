@@ -7,7 +7,8 @@ from sidecar.control import drain
 
 def test_it_is_done_when_no_gateway_has_anything_there():
     assert not drain.progress(2, gateways=1).done
-    assert "2 requests" in drain.progress(2, gateways=1).reason
+    assert drain.progress(2, gateways=1).reason == "draining: 2 requests still run"
+    assert drain.progress(1, gateways=1).reason == "draining: 1 request still runs"
     assert drain.progress(0, gateways=1).done
 
 

@@ -77,7 +77,8 @@ def test_a_drained_backend_is_draining_and_comes_back(fleet, gateways):
     fleet.set_members(configs, {"a"})
     (backend,) = fleet.decide(1200)
     assert backend.state is State.DRAINING
-    assert "2 requests still run" in backend.reasons[0]
+    assert backend.reasons[0] == "state: draining: 2 requests still run"
+    assert fleet.reason(fleet.members["a"]) == "draining: 2 requests still run"
     fleet.set_members(configs, set())
     assert fleet.decide(1200)[0].state is State.READY
 
