@@ -30,8 +30,7 @@ def status(config: ConfigPath = DEFAULT_CONFIG) -> None:
         mark = "[green]ready[/]" if gateway is None else f"[red]not ready[/]: {gateway}"
         console.print(f"gateway {gateway_server.base_url(settings)}/v1: {mark}", soft_wrap=True)
         try:
-            overview, backends = _ask(settings, "/api/fleet"), _ask(settings, "/api/backends")
-            learning = _ask(settings, "/api/predictor")
+            overview, backends, learning = _ask(settings, "/api/fleet", "/api/backends", "/api/predictor")
         except (httpx.HTTPError, ValueError) as error:
             where = sidecar_server.admin_url(settings)
             console.print(f"sidecar {where}: [red]no answer[/] ({error})", soft_wrap=True)
@@ -46,16 +45,22 @@ def status(config: ConfigPath = DEFAULT_CONFIG) -> None:
         raise typer.Exit(1)
 
 
-def _ask(settings: Settings, path: str) -> Any:
-    answer = httpx.get(
-        f"{sidecar_server.admin_url(settings)}{path}",
+def _ask(settings: Settings, *paths: str) -> list[Any]:
+    """What the sidecar answers, over one connection."""
+    found = []
+    with httpx.Client(
+        base_url=sidecar_server.admin_url(settings),
         headers=sidecar_server.admin_headers(settings),
         timeout=3,
         trust_env=False,
-    )
-    if answer.status_code != 200:
-        raise ValueError(f"{path} answers {answer.status_code}: {answer.text[:200]}")
-    return answer.json()
+        verify=False,  # loopback, without TLS
+    ) as client:
+        for path in paths:
+            answer = client.get(path)
+            if answer.status_code != 200:
+                raise ValueError(f"{path} answers {answer.status_code}: {answer.text[:200]}")
+            found.append(answer.json())
+    return found
 
 
 def _parts(settings: Settings) -> str:

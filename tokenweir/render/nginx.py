@@ -10,8 +10,6 @@ import socket
 from collections.abc import Iterable
 from pathlib import Path
 
-import jinja2
-
 from tokenweir.config import Config
 from tokenweir.render.nginx_program import nginx_version
 from tokenweir.render.paths import ROOT, Paths
@@ -187,6 +185,8 @@ def render(config: Config, paths: Paths, *, modules: list[Path] | None = None) -
 
     `modules`: what to load instead of what this machine's nginx needs. Raises RenderError.
     """
+    import jinja2  # noqa: PLC0415  (takes long, and most commands render nothing)
+
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

@@ -6,7 +6,6 @@ import ssl
 from pathlib import Path
 
 import httpx
-import redis
 
 
 def url_host(address: str) -> str:
@@ -34,6 +33,8 @@ def http_ready(url: str, *, verify: bool = True) -> str | None:
 
 def redis_ready(host: str, port: int, user: str, password: Path) -> str | None:
     """None once Redis answers this user's PING."""
+    import redis  # noqa: PLC0415  (takes long, and only `up` needs it)
+
     client = redis.Redis(
         host=host, port=port, username=user, password=password.read_text(), socket_timeout=2, protocol=2
     )

@@ -38,6 +38,15 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     return put
 
 
+def test_the_command_line_starts_without_what_only_some_commands_need() -> None:
+    slow = "{'redis', 'jinja2', 'fastapi', 'numpy'}"
+    code = f"import sys, tokenweir.cli; print({slow} & set(sys.modules))"
+    assert (
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+        == "set()\n"
+    )
+
+
 def test_a_full_disk_is_told_with_the_file_and_what_to_do(write, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
