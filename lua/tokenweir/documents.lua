@@ -12,20 +12,30 @@ local fence = require "tokenweir.core.documents.fence"
 
 local dict = ngx.shared.tokenweir_documents
 local now_ms = clock.ms
+local crc32 = ngx.crc32_long
 local tonumber = tonumber
 local format, match = string.format, string.match
 
 local STALE_MS = contract.numbers.snapshot_stale_ms
 local MAX_BYTES = { snapshot = 16777216, settings = 67108864, stats = 16777216, histories = 1048576,
   predictor_model = 16777216 }
+-- For longer no worker stands still between two lines.
+local REMEMBERED_S = 60
 
 local _M = { NAMES = { "settings", "stats", "histories", "predictor_model", "snapshot" } }
 
 local rival = {}
 
-local function refuse(name, reason)
+local function count(name, reason)
   dict:incr("refused:" .. name .. ":" .. reason, 1, 0)
-  return nil, reason
+end
+
+-- Whether no other worker has refused this text since a good one came: one that polled and was held up may still be at
+-- it when the next has taken over.
+local function is_first_to_refuse(name, text)
+  local key = format("refusal:%s:%d:%s:%d", name, _M.version(name), crc32(text), #text)
+  local _, err = dict:safe_add(key, true, REMEMBERED_S)
+  return err ~= "exists"
 end
 
 --- @return number how many times a document was published in this gateway, 0 if never
@@ -78,23 +88,13 @@ local function judge_snapshot(document, now)
   return fence.judge(own, document.fence, document.sequence, now, rival)
 end
 
---- Checks a document and publishes it to all workers of this gateway.
--- @param name string of `NAMES`
--- @param text string the JSON
--- @param origin string "redis" or "disk"
--- @param build function(document, pause) -> true | nil, err, reason: a last check by those who will use it; or nil.
---   Without a reason it is "value"
--- @param pause function or nil, called now and then: it may yield, where this runs in a timer
--- @return true if it is new and in place, false if it is the one already there; or nil, reason, detail. Reasons are
---   few and fixed, since they are labels of a counter: size, json, schema, value, lower fence, lower sequence, memory,
---   and those of `core/prediction/predictor.lua`
-function _M.admit(name, text, origin, build, pause)
+local function admit(name, text, origin, build, pause)
   if #text > MAX_BYTES[name] then
-    return refuse(name, "size")
+    return nil, "size"
   end
   local document, err = long_json.decode(text, cjson.decode, pause)
   if type(document) ~= "table" then
-    return refuse(name, "json"), "json", err or "not an object"
+    return nil, "json", err or "not an object"
   end
   if pause then
     pause()
@@ -102,17 +102,15 @@ function _M.admit(name, text, origin, build, pause)
   local ok
   ok, err = check.document(document, name, pause)
   if not ok then
-    local reason = document.schema ~= contract.schema and "schema" or "value"
-    refuse(name, reason)
-    return nil, reason, err
+    return nil, document.schema ~= contract.schema and "schema" or "value", err
   end
   local now = now_ms()
+  local version = _M.version(name)
   if name == "snapshot" then
     local verdict = judge_snapshot(document, now)
     if verdict == "same" then
       return false
     elseif verdict ~= "newer" then
-      refuse(name, verdict)
       return nil, verdict, "fence " .. document.fence .. ", sequence " .. document.sequence
     end
   end
@@ -120,17 +118,40 @@ function _M.admit(name, text, origin, build, pause)
     local reason
     ok, err, reason = build(document, pause)
     if not ok then
-      reason = reason or "value"
-      refuse(name, reason)
-      return nil, reason, err
+      return nil, reason or "value", err
     end
+  end
+  -- Another worker may have published a later one during a pause.
+  if name == "snapshot" and _M.version(name) ~= version and judge_snapshot(document, now) ~= "newer" then
+    return false
   end
   ok, err = put(name, text, document, origin == "disk" and 0 or now, origin)
   if not ok then
-    refuse(name, "memory")
     return nil, "memory", err
   end
   return true
+end
+
+--- Checks a document and publishes it to all workers of this gateway. What is refused is counted, once.
+-- @param name string of `NAMES`
+-- @param text string the JSON
+-- @param origin string "redis" or "disk"
+-- @param build function(document, pause) -> true | nil, err, reason: a last check by those who will use it; or nil.
+--   Without a reason it is "value"
+-- @param pause function or nil, called now and then: it may yield, where this runs in a timer
+-- @return true if it is new and in place, false if it is the one already there; or nil, reason, detail: the reason is
+--   nil where another worker has refused and counted the same text. Reasons are
+--   few and fixed, since they are labels of a counter: size, json, schema, value, lower fence, lower sequence, memory,
+--   and those of `core/prediction/predictor.lua`
+function _M.admit(name, text, origin, build, pause)
+  local new, reason, detail = admit(name, text, origin, build, pause)
+  if new == nil then
+    if not is_first_to_refuse(name, text) then
+      return nil
+    end
+    count(name, reason)
+  end
+  return new, reason, detail
 end
 
 --- Counters of refused documents.
@@ -149,7 +170,7 @@ end
 
 --- Counts a document that passed `admit` but could not be applied by a worker.
 function _M.refuse(name, reason)
-  refuse(name, reason)
+  count(name, reason)
 end
 
 return _M

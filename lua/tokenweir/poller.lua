@@ -42,7 +42,7 @@ local identity          -- of this worker
 local polling = false
 local polls, failures, retry_at = 0, 0, 0
 local known_ids = {}
-local fetched = {}      -- document -> {text =, head =, whole_at =}
+local fetched = {}      -- document -> {text =, head =, version = of the published one then, whole_at =}
 local refused_before, refused_at = {}, 0  -- error replies that were told; the poll in which the last one came
 local followed          -- what was last seen of the key that names the predictor in service
 
@@ -69,7 +69,7 @@ end
 local function option_of(name)
   local entry = fetched[name]
   if not entry then
-    entry = { text = nil, head = nil, whole_at = 0 }
+    entry = { text = nil, head = nil, version = nil, whole_at = 0 }
     fetched[name] = entry
   end
   return entry
@@ -93,11 +93,12 @@ end
 local function take_document(name, text)
   local entry = option_of(name)
   entry.whole_at = now_ms()
-  local present = documents.is_present(name)
-  if text == entry.text and present then
+  local present, version = documents.is_present(name), documents.version(name)
+  -- One that polled before and was held up may have put an older one over it.
+  if text == entry.text and present and version == entry.version then
     return
   end
-  entry.text, entry.head = text, text:sub(1, HEAD + 1)
+  entry.text, entry.head, entry.version = text, text:sub(1, HEAD + 1), version
   if present and name ~= "snapshot" and text == dict:get(name) then
     return
   end
@@ -108,9 +109,12 @@ local function take_document(name, text)
   end
   local new, reason, detail = documents.admit(name, text, "redis", state.trial(name, text), pause)
   dict:set("last-refused:" .. name, new == nil and digest or "")
+  entry.version = documents.version(name)
   if new then
     state.refresh(now_ms(), true)
     disk.save(name, text)
+  elseif new == nil and not reason then
+    return
   elseif new == nil then
     local said = name .. ": " .. reason
     if entry.said ~= said then

@@ -13,7 +13,21 @@ from tests.integration.servers import Nginx, applied_everywhere, wait_until
 
 HERE = Path(__file__).resolve().parent
 
-LOCATIONS = ("hold", "view", "own", "state", "emit", "fail", "wait", "stall", "keys", "use", "let_go")
+LOCATIONS = (
+    "hold",
+    "view",
+    "own",
+    "state",
+    "emit",
+    "fail",
+    "wait",
+    "stall",
+    "keys",
+    "use",
+    "let_go",
+    "offer",
+    "published",
+)
 
 HTTP = """
   lua_shared_dict tokenweir_documents 16m;
@@ -104,6 +118,11 @@ class Gateway:
     def json(self, path: str, **query: Any) -> Any:
         """The JSON that it answers with."""
         return self.get(path, **query).raise_for_status().json()
+
+    def offer(self, name: str, text: str) -> Any:
+        """Offers a document to whichever worker answers; what becomes of it there."""
+        answer = self.http.post("/offer", params={"name": name}, content=text)
+        return answer.raise_for_status().json()
 
     def let_go(self) -> None:
         """Ends the requests that are held."""

@@ -1,6 +1,7 @@
 -- Endpoints that use the gateway's shared state directly, so that tests need no engine.
 local cjson = require "cjson.safe"
 local clock = require "tokenweir.clock"
+local documents = require "tokenweir.documents"
 local events = require "tokenweir.events"
 local lease = require "tokenweir.lease"
 local ledger = require "tokenweir.ledger"
@@ -134,6 +135,20 @@ function _M.state()
     age_ms = known.snapshot_age_ms == math.huge and -1 or known.snapshot_age_ms, policy = known.policy,
     level = known.level, burst = known.burst, settings = known.settings, backends = known.fleet and known.fleet.id,
   }
+end
+
+--- What becomes of a document that this worker is offered.
+function _M.offer()
+  ngx.req.read_body()
+  local name, text = ngx.var.arg_name, ngx.req.get_body_data()
+  local new, reason = documents.admit(name, text, "redis", state.trial(name, text))
+  answer { new = new, reason = reason, pid = ngx.worker.pid() }
+end
+
+--- The number of the document that is published to the workers.
+function _M.published()
+  local _, meta = documents.get(ngx.var.arg_name)
+  answer { number = meta.number }
 end
 
 function _M.emit()

@@ -93,6 +93,38 @@ def test_a_bad_snapshot_is_refused_and_counted_once_and_the_old_one_is_kept(
     assert gateway.nginx.error_log().count("refused the snapshot") == 1
 
 
+def test_what_several_workers_refuse_is_counted_once_until_a_good_one_comes(
+    gateway: Gateway, publish: Publish
+) -> None:
+    """A worker that polled and was held up may still be at a text when the next has taken over."""
+    bad = snapshot(1, 2, level=7)
+    series = 'tokenweir_documents_refused_total{document="snapshot",reason="value"}'
+    seen: set[int] = set()
+
+    def in_both() -> bool:
+        answer = gateway.offer("snapshot", bad)
+        assert "new" not in answer
+        assert answer.get("reason") == (None if seen else "value")
+        seen.add(answer["pid"])
+        return len(seen) == 2
+
+    wait_until(in_both, what="both workers to refuse it")
+    assert gateway.metrics()[series] == 1
+    publish(sequence=3)
+    gateway.wait_for("snapshot", 3)
+    assert gateway.offer("snapshot", bad)["reason"] == "value"
+    assert gateway.metrics()[series] == 2
+
+
+def test_an_older_document_that_a_slow_worker_published_gives_way_to_the_one_in_redis(
+    gateway: Gateway, redis_server: RedisServer
+) -> None:
+    redis_server.client().set("tw:settings", settings(version=2, limits={"tries": 5}))
+    gateway.wait_for("settings", 2)
+    assert gateway.offer("settings", settings(version=1))["new"]
+    wait_until(lambda: gateway.json("published", name="settings")["number"] == 2, what="those in Redis")
+
+
 def test_bad_settings_are_refused_and_the_old_ones_are_kept(
     gateway: Gateway, redis_server: RedisServer
 ) -> None:
