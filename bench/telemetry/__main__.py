@@ -128,8 +128,7 @@ def reading(seed: int, rounds: int) -> dict[str, float]:
     """Microseconds to read one page, least of the rounds: ours, and a general parser's."""
     pages, exporter = vllm_pages(seed), exporter_pages(seed)
     places: dict[str, int] = {}
-    exporter_places: dict[str, int] = {}
-    labels = dcgm.Labels()
+    reader = dcgm.Reader()
 
     def ours() -> None:
         for page in pages:
@@ -137,7 +136,7 @@ def reading(seed: int, rounds: int) -> dict[str, float]:
 
     def cards() -> None:
         for page in exporter:
-            dcgm.read(Page(page, exporter_places), labels)
+            reader.read(page)
 
     def general() -> None:
         for family in text_string_to_metric_families(pages[0].decode()):

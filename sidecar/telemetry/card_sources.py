@@ -6,7 +6,6 @@ import asyncio
 from typing import Protocol
 
 from sidecar.telemetry import dcgm
-from sidecar.telemetry.exposition import Page
 from sidecar.telemetry.http import Fetcher, FetchError
 from sidecar.telemetry.nvml import Nvml, NvmlUnavailableError
 from sidecar.telemetry.readings import Card
@@ -32,8 +31,7 @@ class ExporterSource:
     def __init__(self, url: str, fetcher: Fetcher) -> None:
         self._url = url
         self._fetcher = fetcher
-        self._places: dict[str, int] = {}
-        self._labels = dcgm.Labels()
+        self._reader = dcgm.Reader()
 
     async def read(self) -> tuple[str, list[Card]]:
         """As in `CardSource`."""
@@ -43,11 +41,10 @@ class ExporterSource:
             raise SourceError(str(error)) from None
         if answer.status != 200:
             raise SourceError(f"{self._url} answers {answer.status}")
-        page = Page(answer.body, self._places)
-        cards = dcgm.read(page, self._labels)
+        who, cards = self._reader.read(answer.body)
         if not cards:
             raise SourceError(f"{self._url} shows no GPU: is it the DCGM exporter's /metrics?")
-        return dcgm.source(page), cards
+        return who, cards
 
     def close(self) -> None:
         """As in `CardSource`."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from sidecar.clock import monotonic_ms
 from sidecar.telemetry import cards
 from sidecar.telemetry.card_sources import CardSource, SourceError
-from sidecar.telemetry.readings import Record, XidEvent
+from sidecar.telemetry.readings import Card, Record, XidEvent
+from sidecar.telemetry.slots import to_slot
 from sidecar.telemetry.xid import XidEdges
 
 NOTE: Final = "cards"
@@ -49,6 +50,9 @@ class CardWatch:
         self._interval_ms = interval_ms
         self._on_xid = on_xid
         self._edges = XidEdges()
+        self._last: Sequence[Card] = ()
+        self._chosen: dict[str, tuple[Share, list[int]]] = {}
+        """Which of the last cards are a backend's."""
 
     async def run(self, phase_ms: float = 0) -> None:
         """Look for ever, first `phase_ms` after the start."""
@@ -58,7 +62,9 @@ class CardWatch:
             await self.look()
             factor = min(2 ** max(self.failures - 2, 0), BACK_OFF_MOST)
             pause = self._interval_ms * factor * random.uniform(1 - JITTER, 1 + JITTER)
-            await asyncio.sleep(max(pause - (monotonic_ms() - began), 0.1 * self._interval_ms) / 1000)
+            now = monotonic_ms()
+            pause = max(pause - (now - began), 0.1 * self._interval_ms)
+            await asyncio.sleep(to_slot(now, pause, self._interval_ms) / 1000)
 
     async def look(self) -> None:
         """Look once. A failed look leaves the last readings with their age; decisions judge that."""
@@ -73,6 +79,9 @@ class CardWatch:
         now = monotonic_ms()
         events = self._edges.observe(found, now)
         shared = len(self.shares) > 1 and len(found) > 1
+        if not _same(self._last, found):
+            self._chosen.clear()
+        self._last = found
         for backend_id, share in self.shares.items():
             if share.whole and shared:
                 share.record.card = None
@@ -82,7 +91,7 @@ class CardWatch:
                 )
                 continue
             try:
-                own = cards.select(found, share.wanted, share.labels)
+                own = self._own(backend_id, share)
             except cards.SelectionError as error:
                 share.record.card = None
                 share.record.notes[NOTE] = f"{self.name}: {error}"
@@ -96,6 +105,25 @@ class CardWatch:
                     share.record.xid_counts[event.code] += 1
                     self._on_xid(backend_id, event)
 
+    def _own(self, backend_id: str, share: Share) -> list[Card]:
+        """The backend's cards among the last ones: chosen anew only where these or its share changed.
+        Raises SelectionError."""
+        known = self._chosen.get(backend_id)
+        if known is not None and known[0] is share:
+            return [self._last[place] for place in known[1]]
+        own = cards.select(self._last, share.wanted, share.labels)
+        places = [next(k for k, one in enumerate(self._last) if one is card) for card in own]
+        self._chosen[backend_id] = share, places
+        return own
+
     def close(self) -> None:
         """Let go of the source."""
         self._source.close()
+
+
+def _same(before: Sequence[Card], now: Sequence[Card]) -> bool:
+    """Whether these are the same cards in the same order: a reader hands out labels that have not changed as
+    the very same object, and what a card is called stands in them."""
+    return len(before) == len(now) and all(
+        one.labels is other.labels for one, other in zip(before, now, strict=True)
+    )

@@ -9,10 +9,11 @@ https://github.com/NVIDIA/DCGM/blob/master/dcgmlib/dcgm_structs.h (blank values)
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from sidecar.telemetry.exposition import ESCAPE, Page
+from sidecar.telemetry.page_layout import Layout
 from sidecar.telemetry.readings import Card
 
 NAME: Final = "dcgm"
@@ -22,6 +23,8 @@ MOST_CARDS: Final = 256
 LABEL: Final = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"')
 
 AGENT: Final = "tokenweir_agent_info"
+LEARN_EVERY: Final = 8
+"""Of the pages that are not made as the one before, the one that is learnt from."""
 
 
 def _percent(value: float) -> float:
@@ -55,6 +58,7 @@ FIELDS: Final[tuple[tuple[str, str, Callable[[float], Any]], ...]] = (
 )
 """Field -> what it is in `Card`, and how it gets there. Of two fields for one thing the first that is
 there holds."""
+BY_FIELD: Final = {field: (rank, name, convert) for rank, (field, name, convert) in enumerate(FIELDS)}
 XID_COUNTS: Final = ("DCGM_EXP_XID_ERRORS_TOTAL", "DCGM_EXP_XID_ERRORS_COUNT")
 """XID errors by code: since the exporter started, and within its window."""
 
@@ -89,35 +93,99 @@ class Labelled(NamedTuple):
     pairs: dict[str, str]
 
 
+class What(NamedTuple):
+    """What a sample tells: of which card, with which labels, under which name in `Card`."""
+
+    card: tuple[str, str]
+    pairs: dict[str, str]
+    rank: int
+    """Of its field among all."""
+    name: str
+    convert: Callable[[float], Any]
+    code: int = 0
+    """Of a count of XID errors; 0: a field."""
+
+
+class Reader:
+    """Reads the pages of one host: each as the one before, where it is made alike, else anew."""
+
+    def __init__(self) -> None:
+        self._labels = Labels()
+        self._places: dict[str, int] = {}
+        self._layout: Layout[What] = Layout()
+        self._source = NAME
+        self._pages_until_learning = 0
+
+    def read(self, body: bytes) -> tuple[str, list[Card]]:
+        """(who made the page: `dcgm`, or `nvml` for the agent; its cards in its order, none where it is not
+        the exporter's)."""
+        values = self._layout.values(body)
+        if values is not None:
+            return self._source, _cards(zip(self._layout.wanted, values, strict=True))
+        page = Page(body, self._places)
+        cards = read(page, self._labels)
+        self._source = source(page)
+        self._pages_until_learning -= 1
+        if self._pages_until_learning < 0:
+            self._pages_until_learning = LEARN_EVERY - 1
+            self._learn(body, cards)
+        return self._source, cards
+
+    def _learn(self, body: bytes, cards: list[Card]) -> None:
+        """Learn how the page is made, unless what would be read by that is not what is there."""
+        self._layout.learn(body, self._wanted, lambda what: what.rank)
+        values = self._layout.values(body)
+        if values is None or _cards(zip(self._layout.wanted, values, strict=True)) != cards:
+            self._layout.forget()
+
+    def _wanted(self, name: bytes, labels: bytes) -> What | None:
+        return _what(name.decode("utf-8", "replace"), labels, self._labels)
+
+
 def read(page: Page, labels: Labels) -> list[Card]:
     """The cards of a page in its order; none where the page is not the exporter's."""
+    return _cards(
+        (what, value)
+        for field in (*BY_FIELD, *XID_COUNTS)
+        for raw, value in page.samples(field)
+        if (what := _what(field, raw, labels)) is not None
+    )
+
+
+def _what(field: str, raw: bytes, labels: Labels) -> What | None:
+    """What a sample of a field tells; None where it is not wanted, or no card's."""
+    known = BY_FIELD.get(field)
+    if known is None and field not in XID_COUNTS:
+        return None
+    card, pairs = labels.of(raw)
+    if card is None:
+        return None
+    if known is not None:
+        return What(card, pairs, *known)
+    code = pairs.get("xid", "")
+    if not code.isdigit() or not int(code):
+        return None
+    rank = len(FIELDS) + XID_COUNTS.index(field)
+    return What(card, pairs, rank, "xid_counts", float, int(code))
+
+
+def _cards(values: Iterable[tuple[What, float]]) -> list[Card]:
+    """The cards that the samples tell of. Of two fields for one thing the first that is no blank holds."""
     cards: dict[tuple[str, str], tuple[dict[str, str], dict[str, Any]]] = {}
-    # The cards stand in the same order under every field: their labels, as they are written, and figures.
-    order: list[bytes] = []
-    figures: list[dict[str, Any]] = []
-    for field, name, convert in FIELDS:
-        for place, (raw, value) in enumerate(page.samples(field, order)):
-            if value >= BLANK or value < 0:
+    for (card, pairs, _, name, convert, code), value in values:
+        if not 0 <= value < BLANK:
+            continue
+        known = cards.get(card)
+        if known is None:
+            if code or len(cards) >= MOST_CARDS:
                 continue
-            if place < len(order) and order[place] == raw:
-                found = figures[place]
-            else:
-                card, pairs = labels.of(raw)
-                if card is None or (card not in cards and len(cards) >= MOST_CARDS):
-                    continue
-                found = cards.setdefault(card, (pairs, {}))[1]
-                if place == len(order):
-                    order.append(raw)
-                    figures.append(found)
-            if name not in found:
-                found[name] = value if convert is float else convert(value)
-    for field in XID_COUNTS:
-        for raw, value in page.samples(field):
-            card, pairs = labels.of(raw)
-            code = pairs.get("xid", "")
-            if card in cards and code.isdigit() and int(code) and value < BLANK:
-                cards[card][1].setdefault("xid_counts", {}).setdefault(int(code), value)
-    return [_card(key, pairs, found) for key, (pairs, found) in cards.items()]
+            known = cards[card] = pairs, {}
+        figures = known[1]
+        if code:
+            figures.setdefault(name, {}).setdefault(code, value)
+        elif name not in figures:
+            figures[name] = value if convert is float else convert(value)
+    return [_card(key, pairs, figures) for key, (pairs, figures) in cards.items()]
 
 
 def source(page: Page) -> str:

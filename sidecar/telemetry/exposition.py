@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from functools import lru_cache
 from math import isfinite
 from typing import Final, NamedTuple
@@ -38,15 +37,14 @@ class Page:
         self.body = _unquoted(body)
         self.places = {} if places is None else places
 
-    def samples(self, name: str, likely: Sequence[bytes] = ()) -> list[tuple[bytes, float]]:
+    def samples(self, name: str) -> list[tuple[bytes, float]]:
         """(labels as written between the braces, value) of every sample of `name`; values that are no finite
-        number are left out. A counter may be asked for with or without its `_total`. `likely`: the labels
-        that are probably there, in order; where they are, these very objects are returned."""
+        number are left out. A counter may be asked for with or without its `_total`."""
         body, needles = self.body, _needles(name)
         group = self._place(name, needles.type_line)
         if group >= 0:
             at = body.find(b"\n", group) + 1
-            return _grouped(body, at, needles.key, likely) if at > 0 else []
+            return _grouped(body, at, needles.key) if at > 0 else []
         at = _first_line(body, needles.key)
         return _scattered(body, at, needles.key) if at >= 0 else []
 
@@ -194,7 +192,7 @@ def _first_line(body: bytes, key: bytes) -> int:
     return -1
 
 
-def _grouped(body: bytes, at: int, key: bytes, likely: Sequence[bytes]) -> list[tuple[bytes, float]]:
+def _grouped(body: bytes, at: int, key: bytes) -> list[tuple[bytes, float]]:
     """The samples of the group whose lines begin at `at`."""
     end = body.find(b"\n#", at - 1)
     if end < at:
@@ -202,14 +200,10 @@ def _grouped(body: bytes, at: int, key: bytes, likely: Sequence[bytes]) -> list[
         return _scattered(body, at, key)
     found: list[tuple[bytes, float]] = []
     start = len(key) + 1
-    for place, line in enumerate(body[at:end].split(b"\n")):
+    for line in body[at:end].split(b"\n"):
         if not line.startswith(key):
             break
-        labels = likely[place] if place < len(likely) else b""
-        if labels and line.startswith(labels, start) and line.startswith(b"} ", start + len(labels)):
-            text = line[start + len(labels) + 2 :]
-        else:
-            labels, _, text = line[start:].rpartition(b"} ")
+        labels, _, text = line[start:].rpartition(b"} ")
         sample = _quick(line, start, labels, text) or _sample(line, start - 1, len(line))
         if sample is None:
             if found:

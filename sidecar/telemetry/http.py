@@ -109,15 +109,15 @@ class Fetcher:
     async def get_url(self, url: str) -> Answer:
         """GET another page (an exporter's), without the backend's credentials. Raises FetchError."""
         try:
-            parsed = URL(url)
+            parsed = _parsed(url)
         except ValueError as error:
             raise FetchError(Look.ERROR, f"{url!r} is no URL: {error}") from None
-        return await self._get(parsed, CIMultiDict(), None, None, self._timeout_ms)
+        return await self._get(parsed, None, None, None, self._timeout_ms)
 
     async def _get(
         self,
         url: URL,
-        headers: CIMultiDict[str],
+        headers: CIMultiDict[str] | None,
         tls: ssl.SSLContext | None,
         server_name: str | None,
         timeout_ms: float,
@@ -171,6 +171,11 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
 @lru_cache
 def _timeout(ms: float) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total=ms / 1000)
+
+
+@lru_cache(4096)
+def _parsed(url: str) -> URL:
+    return URL(url)
 
 
 def _place(url: URL) -> str:

@@ -21,6 +21,7 @@ from sidecar.telemetry.health import Look
 from sidecar.telemetry.http import Answer, Fetcher, FetchError, Origin
 from sidecar.telemetry.indicators import Indicators
 from sidecar.telemetry.readings import ModelsReading, Record
+from sidecar.telemetry.slots import to_slot
 from tokenweir.config.models import BackendConfig
 
 HEALTH_EVERY_MS: Final = 2000
@@ -31,8 +32,6 @@ BACK_OFF_AFTER: Final = 3
 """Failed looks in a row from which the interval doubles each time, up to `BACK_OFF_MOST` times."""
 BACK_OFF_MOST: Final = 8
 JITTER: Final = 0.1
-SLOTS: Final = 16
-"""Moments within an interval at which looks begin."""
 
 Where = Callable[[], Origin | None]
 """How the backend is reached; None where its name does not resolve. Raises FetchError where it cannot be
@@ -69,7 +68,8 @@ class Watch:
             if answer is not None:
                 await answer
             spent = monotonic_ms() - started
-            wait = self._to_slot(monotonic_ms(), max(self._delay_ms() - spent, 0.1 * self.interval_ms))
+            wait = max(self._delay_ms() - spent, 0.1 * self.interval_ms)
+            wait = to_slot(monotonic_ms(), wait, self.interval_ms)
             self._wake.clear()
             # A bare timer: `wait_for` would make a task of each wait.
             timer = asyncio.get_running_loop().call_later(wait / 1000, self._wake.set)
@@ -77,12 +77,6 @@ class Watch:
                 await self._wake.wait()
             finally:
                 timer.cancel()
-
-    def _to_slot(self, now: float, wait: float) -> float:
-        """The wait, shortened or lengthened to the nearest slot. Looks that share a slot share the event
-        loop's turn: with hundreds of backends that takes less CPU than waking for each."""
-        slot = self.interval_ms / SLOTS
-        return max(round((now + wait) / slot) * slot - now, 0)
 
     def hurry(self) -> None:
         """Look again now."""

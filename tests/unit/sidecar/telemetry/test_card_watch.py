@@ -73,6 +73,18 @@ async def test_a_card_that_is_not_there_is_named(watch):
     assert "no card '9'" in watch.shares["b"].record.notes[NOTE]
 
 
+async def test_a_backend_whose_pod_moves_to_another_card_gets_that_cards_reading(watch, engine):
+    await watch.look()
+    await watch.look()
+    status, page = engine.answers["/metrics"]
+    engine.answers["/metrics"] = (status, page.replace("vllm-a-0", "x").replace("vllm-b-0", "vllm-a-0"))
+    await watch.look()
+    assert watch.shares["a"].record.card.power == 1010.5
+    watch.shares = {**watch.shares, "b": Share(watch.shares["b"].record, ("0", "1"), {})}
+    await watch.look()
+    assert watch.shares["b"].record.card.power == 1011
+
+
 async def test_an_exporter_that_goes_leaves_the_last_reading_with_its_age(watch, engine):
     await watch.look()
     reading = watch.shares["a"].record.card

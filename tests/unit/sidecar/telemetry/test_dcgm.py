@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pytest
 
 from sidecar.telemetry import dcgm
@@ -94,3 +96,62 @@ def test_labels_are_decoded_and_kept():
     raw = b'gpu="0",note="a \\"b\\" \\\\ c\\nd"'
     assert labels.of(raw).pairs == {"gpu": "0", "note": 'a "b" \\ c\nd'}
     assert labels.of(raw) is labels.of(raw)
+
+
+def as_anew(body: bytes) -> list[dict[str, object]]:
+    """What a page says to who has never seen another."""
+    return [asdict(card) for card in dcgm.read(Page(body), dcgm.Labels())]
+
+
+@pytest.mark.parametrize("name", ["dcgm", "dcgm_pods", "dcgm_mig"])
+def test_later_pages_say_the_same_to_who_has_read_the_ones_before(page, name):
+    reader = dcgm.Reader()
+    body = page(name).body
+    lines = body.split(b"\n")
+    without_a_card = b"\n".join(line for line in lines if b'gpu="1"' not in line)
+    pages = [
+        body,
+        body,
+        body.replace(b"} 1", b"} 9"),
+        body.replace(b"} 0", b"} 9223372036854775794"),
+        body.replace(b"} 0", b"} NaN"),
+        body.replace(b'Hostname="', b'Hostname="other-'),
+        without_a_card,
+        body.replace(b"\n", b" 1700000000000\n"),
+        body + b'DCGM_EXP_XID_ERRORS_COUNT{gpu="0",UUID="GPU-x",xid="43"} 1\n',
+        b"".join(line + b"\n" for line in reversed(lines)),
+        b"# nothing\n",
+        *[body] * 20,
+        body.replace(b"} 1", b"} 3"),
+    ]
+    for one in pages:
+        assert [asdict(card) for card in reader.read(one)[1]] == as_anew(one)
+
+
+def test_pages_made_alike_are_not_searched_again(page, monkeypatch):
+    reader = dcgm.Reader()
+    body = page("dcgm_pods").body
+    reader.read(body)
+    monkeypatch.setattr(dcgm, "read", None)
+    assert reader.read(body.replace(b"} 88", b"} 91"))[1][2].temperature == 91
+
+
+def test_a_page_that_changes_is_learnt_anew_in_time(page, monkeypatch):
+    reader = dcgm.Reader()
+    body = page("dcgm_pods").body
+    reader.read(body)
+    other = body.replace(b'pod="vllm-a-0"', b'pod="vllm-a-1"')
+    for _ in range(dcgm.LEARN_EVERY):
+        reader.read(other)
+    monkeypatch.setattr(dcgm, "read", None)
+    assert reader.read(other)[1][0].labels["pod"] == "vllm-a-1"
+
+
+def test_of_two_fields_for_one_thing_the_first_that_is_told_holds():
+    reader = dcgm.Reader()
+    pages = [
+        f'DCGM_FI_DEV_POWER_MGMT_LIMIT{{gpu="0"}} 300\n'
+        f'DCGM_FI_DEV_ENFORCED_POWER_LIMIT{{gpu="0"}} {limit}\nDCGM_FI_DEV_FB_USED{{gpu="0"}} 5\n'
+        for limit in (250, 260, 9223372036854775794)
+    ]
+    assert [reader.read(text.encode())[1][0].power_limit for text in pages] == [250, 260, 300]

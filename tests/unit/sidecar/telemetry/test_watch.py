@@ -165,16 +165,6 @@ async def test_an_endless_answer_is_not_read_to_its_end(engine, fetcher, monkeyp
     assert "longer than" in text
 
 
-async def test_looks_begin_at_shared_moments_near_the_wanted_one(engine, fetcher):
-    watch = watch_of(engine, fetcher)
-    for now in (0.0, 13.7, 1e9 + 0.3):
-        for wait in (50, 499, 4000):
-            at = now + watch._to_slot(now, wait)
-            slot = 500 / watch_module.SLOTS
-            assert abs(at / slot - round(at / slot)) < 1e-6
-            assert abs(at - now - wait) <= slot
-
-
 async def test_a_hurried_watch_looks_at_once(engine, fetcher):
     looks: asyncio.Queue[Look] = asyncio.Queue()
     config = BackendConfig(url=f"http://127.0.0.1:{engine.port}")
