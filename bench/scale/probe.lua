@@ -137,11 +137,11 @@ end
 function _M.apply()
   local times = {}
   for k = 1, argument("count") do
-    local text, meta = documents.get("snapshot")
+    local text, meta = documents.text("snapshot"), documents.meta("snapshot")
     local sequence = meta.number + 1
     text = text:gsub('"sequence":%d+', '"sequence":' .. ("%.0f"):format(sequence), 1)
     local began = cpu_us()
-    assert(documents.admit("snapshot", text, "redis", state.trial("snapshot", text)))
+    assert(documents.admit("snapshot", text, "redis", state.trial("snapshot")))
     state.refresh(now_ms(), true)
     times[k] = cpu_us() - began
     assert(state.current(now_ms()).sequence == sequence)

@@ -97,7 +97,8 @@ end
 local function write(name, entry, now)
   local text = entry.waiting
   entry.waiting, entry.saved_at = nil, now
-  local ok, err = posix.overwrite(entry.fds[entry.next], format(HEADER, entry.number + 1, #text, crc32(text)) .. text)
+  local header = format(HEADER, entry.number + 1, #text, crc32(text))
+  local ok, err = posix.overwrite(entry.fds[entry.next], header, text)
   if ok then
     entry.number, entry.next, said = entry.number + 1, 3 - entry.next, nil
   elseif said ~= err then

@@ -43,16 +43,21 @@ function _M.version(name)
   return dict:get(name .. ":version") or 0
 end
 
---- @return string the text, or nil; table {version, number (its sequence or version), fence, seen (ms), from_disk}
-function _M.get(name)
-  local text, meta = dict:get(name), dict:get(name .. ":meta")
-  if not text or not meta then
+--- @return table { number (its sequence or version), fence, seen (ms), from_disk }, or nil
+function _M.meta(name)
+  local meta = dict:get(name .. ":meta")
+  if not meta then
     return nil
   end
   local number, own_fence, seen, origin = match(meta, "^(%S+) (%S+) (%S+) (%S+)$")
-  return text, {
+  return {
     number = tonumber(number), fence = tonumber(own_fence), seen = tonumber(seen), from_disk = origin == "disk",
   }
+end
+
+--- @return string the text, or nil
+function _M.text(name)
+  return (dict:get(name))
 end
 
 --- Whether a document is there for workers that start. A full dict may have dropped it; then what was known of it goes
@@ -80,7 +85,7 @@ local function put(name, text, document, seen, origin)
 end
 
 local function judge_snapshot(document, now)
-  local _, own = _M.get("snapshot")
+  local own = _M.meta("snapshot")
   if own then
     own.sequence = own.number
     own.stale = own.from_disk or now - own.seen > STALE_MS
@@ -120,6 +125,9 @@ local function admit(name, text, origin, build, pause)
     if not ok then
       return nil, reason or "value", err
     end
+  end
+  if pause then
+    pause()
   end
   -- Another worker may have published a later one during a pause.
   if name == "snapshot" and _M.version(name) ~= version and judge_snapshot(document, now) ~= "newer" then

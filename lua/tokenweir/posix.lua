@@ -199,19 +199,31 @@ function _M.pread(fd, buffer, count, offset)
   return tonumber(C.tw_pread(fd, buffer, count, offset))
 end
 
---- Writes a whole string at an offset and cuts the file behind it.
--- @return true; or nil, err
-function _M.overwrite(fd, text)
+local function write_at(fd, text, offset)
   local done, size = 0, #text
   local from = ffi.cast("const char *", text)
   while done < size do
-    local count = tonumber(C.tw_pwrite(fd, from + done, size - done, done))
+    local count = tonumber(C.tw_pwrite(fd, from + done, size - done, offset + done))
     if count <= 0 then
       return nil, last_error()
     end
     done = done + count
   end
-  if C.tw_ftruncate(fd, size) ~= 0 then
+  return true
+end
+
+--- Writes two strings, one after the other, in place of all that a file holds. Joining them first would take longer
+-- than writing them, where one is large.
+-- @return true; or nil, err
+function _M.overwrite(fd, head, text)
+  local ok, err = write_at(fd, head, 0)
+  if ok then
+    ok, err = write_at(fd, text, #head)
+  end
+  if not ok then
+    return nil, err
+  end
+  if C.tw_ftruncate(fd, #head + #text) ~= 0 then
     return nil, last_error()
   end
   return true

@@ -55,17 +55,17 @@ local function build_fleet(document, settings, pause)
   return fleet
 end
 
--- The fleet of the last trial, which this worker applies next: { text, settings, document, fleet }.
+-- The fleet of the last trial, which this worker applies next: { settings, document, fleet }.
 local tried
 
 --- The last check of a document before it is published to the workers.
 -- @return function for `documents.admit`, or nil
-function _M.trial(name, text)
+function _M.trial(name)
   if name == "snapshot" then
     return function(document, pause)
       local filled, settings = defaults.fill(document, name, "backends"), known.settings
       local fleet, err = build_fleet(filled, settings, pause)
-      tried = fleet and { text = text, settings = settings, document = filled, fleet = fleet }
+      tried = fleet and { settings = settings, document = filled, fleet = fleet }
       return fleet and true, err
     end
   elseif name == "predictor_model" then
@@ -138,16 +138,27 @@ local APPLY = {
   predictor_model = apply_predictor,
 }
 
+-- The trial, if it was of the snapshot that is published now.
+local function take_trial(meta)
+  local trial = tried
+  tried = nil
+  local same = trial and trial.document.fence == meta.fence and trial.document.sequence == meta.number
+  return same and trial.settings == known.settings and trial
+end
+
 local function apply(name, version, pause)
-  local text, meta = documents.get(name)
-  if not text then
+  local meta = documents.meta(name)
+  if not meta then
+    return
+  end
+  local ok, err
+  local trial = name == "snapshot" and take_trial(meta)
+  local text = not trial and documents.text(name)
+  if not trial and not text then
     return
   end
   applied[name] = version
-  local ok, err
-  local trial = tried
-  tried = nil
-  if trial and name == "snapshot" and trial.text == text and trial.settings == known.settings then
+  if trial then
     ok, err = apply_snapshot(trial.document, meta, nil, trial.fleet)
   else
     local document

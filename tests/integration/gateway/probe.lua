@@ -141,14 +141,13 @@ end
 function _M.offer()
   ngx.req.read_body()
   local name, text = ngx.var.arg_name, ngx.req.get_body_data()
-  local new, reason = documents.admit(name, text, "redis", state.trial(name, text))
+  local new, reason = documents.admit(name, text, "redis", state.trial(name))
   answer { new = new, reason = reason, pid = ngx.worker.pid() }
 end
 
 --- The number of the document that is published to the workers.
 function _M.published()
-  local _, meta = documents.get(ngx.var.arg_name)
-  answer { number = meta.number }
+  answer { number = documents.meta(ngx.var.arg_name).number }
 end
 
 function _M.emit()

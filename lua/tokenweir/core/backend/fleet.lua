@@ -43,7 +43,7 @@ local USUAL_SEQUENCES = 16
 local USUAL_KV = 16 * 1024
 
 -- Backends after which a caller that asked for it gets its turn.
-local TURN = 100
+local TURN = 50
 
 local _M = {}
 

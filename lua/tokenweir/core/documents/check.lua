@@ -6,7 +6,7 @@ local type, tostring, next, pairs, ipairs = type, tostring, next, pairs, ipairs
 local floor, huge = math.floor, math.huge
 
 -- Items of a document's list after which a caller that asked for it gets its turn.
-local TURN = 100
+local TURN = 50
 
 local check_value
 

@@ -7,7 +7,7 @@ local find, sub = string.find, string.sub
 
 local LIST = '"backends":[{'
 local NEXT = '},{"id":'
-local PIECE = 100           -- backends
+local PIECE = 25           -- backends
 local LEAST = 65536         -- bytes, below which it is not worth it
 
 local _M = {}
