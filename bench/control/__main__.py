@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import statistics
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +30,15 @@ COUNTS = ("requests", "requests_failed", "requests_failed_elsewhere", "requests_
 
 async def play(
     scenario: Scenario, fleet: Fleet, folder: Path, seed: int, quick: bool
-) -> tuple[dict[str, Any], list[Bar]]:
-    """Play one scenario; its case and bars."""
+) -> tuple[dict[str, Any], list[Bar], list[Bar]]:
+    """Play one scenario; its case, its bars, and those of which the median of the seeds is told."""
     began = time.monotonic()
     setup = scenario.setup if isinstance(scenario.setup, Setup) else scenario.setup(quick)
     async with Stage(setup, fleet, folder, seed) as stage:
         result = await scenario.run(stage, quick)
         await stage.traffic.stop(20)
         case = result.whole(scenario.name, stage, time.monotonic() - began)
-    return case, [*result.bars, *common_bars(scenario.name, case)]
+    return case, [*result.bars, *common_bars(scenario.name, case)], result.typical
 
 
 def run(
@@ -44,7 +46,8 @@ def run(
 ) -> tuple[list[dict[str, Any]], list[Bar]]:
     """Play the scenarios on one fleet, all of them once for each seed."""
     cases: list[dict[str, Any]] = []
-    bars: list[list[Bar]] = []
+    bars: list[Bar] = []
+    typical: list[Bar] = []
     with contextlib.ExitStack() as stack:
         fleet = Fleet(folder, stack)
         for seed in range(SEED, SEED + (1 if quick else SEEDS)):
@@ -52,12 +55,13 @@ def run(
                 # No two plays share the ids of their requests.
                 own = 100 * seed + number
                 fleet.mend()
-                case, found = asyncio.run(play(scenario, fleet, folder / f"play-{own}", own, quick))
+                case, found, usual = asyncio.run(play(scenario, fleet, folder / f"play-{own}", own, quick))
                 case["case"]["seed"] = seed
                 cases.append(case)
-                bars.append(found)
+                bars += found
+                typical += usual
                 console.print(f"{scenario.name}: {_line(case)}")
-    return cases, _worst([bar for found in bars for bar in found])
+    return cases, [*_worst(bars), *_median(typical)]
 
 
 def _worst(bars: list[Bar]) -> list[Bar]:
@@ -68,6 +72,19 @@ def _worst(bars: list[Bar]) -> list[Bar]:
         if known is None or (known.ok and not bar.ok) or (known.ok == bar.ok and _beyond(bar, known)):
             found[bar.name] = bar
     return list(found.values())
+
+
+def _median(bars: list[Bar]) -> list[Bar]:
+    """Each bar once, with the median of its values over the seeds in which it was measured."""
+    found: dict[str, list[Bar]] = {}
+    for bar in bars:
+        found.setdefault(bar.name, []).append(bar)
+    return [_typical(same) for same in found.values()]
+
+
+def _typical(bars: list[Bar]) -> Bar:
+    values = [bar.value for bar in bars if bar.value is not None]
+    return replace(bars[0], value=statistics.median(values) if values else None)
 
 
 def _beyond(bar: Bar, known: Bar) -> bool:

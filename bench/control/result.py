@@ -22,6 +22,9 @@ class Result:
     """From the end of the cause until everything was as before."""
     figures: dict[str, Any] = field(default_factory=dict)
     bars: list[Bar] = field(default_factory=list)
+    """The worst of the seeds is told."""
+    typical: list[Bar] = field(default_factory=list)
+    """The median of the seeds is told: of what chance moves both ways."""
 
     def whole(self, scenario: str, stage: Stage, seconds: float) -> dict[str, Any]:
         """The case as it is written."""

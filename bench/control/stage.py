@@ -16,6 +16,7 @@ from redis.asyncio import Redis as Connection
 from bench.control.client import Record, Traffic
 from bench.control.exporter import Exporter
 from bench.control.fleet import FALLBACK_MODEL, FRAGILE, MODEL, SMALL, SPARE, Fleet
+from bench.control.neighbours import Neighbours
 from bench.control.observer import Observer
 from bench.control.orders import SECRET, Orders
 from bench.control.tenants import Tenants
@@ -112,8 +113,9 @@ class Stage:
         self.connection = Connection(port=self.redis.port, socket_timeout=0.5, socket_connect_timeout=0.5)
         self._stack.push_async_callback(self.connection.aclose)
         self.observer = Observer(self.connection, GATEWAY)
-        watching = asyncio.create_task(self.observer.run())
-        self._stack.callback(watching.cancel)
+        self.neighbours = Neighbours()
+        for watching in (self.observer.run(), self.neighbours.run()):
+            self._stack.callback(asyncio.create_task(watching).cancel)
         await self.until(lambda: bool(self.observer.looks) and self._all_ready(), 20)
         self.observer.looks[:] = self.observer.looks[-1:]
         self.traffic = Traffic(self.gateway.port, self.setup.rate, self._seed, output=self.setup.output)

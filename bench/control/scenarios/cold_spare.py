@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 
+from bench.control.client import Record
 from bench.control.fleet import SPARE
 from bench.control.result import Result, after, quantile
 from bench.control.stage import Setup, Stage
@@ -13,8 +15,15 @@ from bench.report import Bar
 START, PER_MINUTE = 0.2, 0.6
 """Faster than the defaults, so that growth shows within the bench."""
 HOLD_S = 45
-QUICK_HOLD_S = 5
+QUICK_HOLD_S = 15
 """How long the load must stay before a spare is called: so long the fleet is looked at without one."""
+LOOKED_AT_S = 60
+QUICK_LOOKED_AT_S = 15
+"""How long the fleet is looked at with the spare."""
+MARGIN_S = 1.0
+"""Around a request, in which the machine must have had room for it."""
+LEAST = 200
+"""Requests from which a p99 is told."""
 
 
 def setup(quick: bool) -> Setup:
@@ -42,7 +51,7 @@ async def run(stage: Stage, quick: bool) -> Result:
         raise RuntimeError(f"no spare was promoted: {observer.last.model}")
     ready = await stage.until(lambda: observer.last.ready(SPARE), 40)
     began = time.monotonic()
-    await asyncio.sleep(10 if quick else 60)
+    await asyncio.sleep(QUICK_LOOKED_AT_S if quick else LOOKED_AT_S)
     end = time.monotonic()
     records = stage.records()
     admitted = [
@@ -56,10 +65,12 @@ async def run(stage: Stage, quick: bool) -> Result:
     share = sum(share for _, share in admitted) / max(len(admitted), 1)
     fair = share / (len(tenants.use) + share) * sum(record.sent >= began for record in records)
     bound = fair + 3 * fair**0.5 + 1
-    calm = [one.first - one.sent for one in records if one.first and one.sent < ordered]
-    grown = [one.first - one.sent for one in records if one.first and began <= one.sent < end]
+    before = [one for one in records if one.sent < ordered]
+    during = [one for one in records if began <= one.sent < end]
+    calm, grown = _first_tokens(stage, before), _first_tokens(stage, during)
     p99 = quantile(calm, 0.99), quantile(grown, 0.99)
-    ratio = p99[1] / p99[0] if p99[0] and p99[1] else None
+    enough = min(len(calm), len(grown)) >= LEAST
+    ratio = p99[1] / p99[0] if enough and p99[0] and p99[1] else None
     first = min((one.ended for one in records if one.backend == SPARE), default=None)
     return Result(
         detected_s=after(ordered, due),
@@ -73,12 +84,23 @@ async def run(stage: Stage, quick: bool) -> Result:
             "ttft_p99_during_s": p99[1],
             "ttft_p50_before_s": quantile(calm, 0.5),
             "ttft_p50_during_s": quantile(grown, 0.5),
+            "ttft_left_out": len(before) + len(during) - len(calm) - len(grown),
         },
         bars=[
             Bar("cold spare: snapshots in which its share was over the ramp", over_share, "==", 0),
             Bar(
                 "cold spare: requests that it served, of those that the ramp allows", served / bound, "<=", 1
             ),
-            Bar("cold spare: p99 TTFT of the fleet, times that before", ratio, "<=", 1.10),
         ],
+        typical=[Bar("cold spare: p99 TTFT of the fleet, times that before", ratio, "<=", 1.10)],
     )
+
+
+def _first_tokens(stage: Stage, records: Sequence[Record]) -> list[float]:
+    """Times to first token of those requests for which others of the machine left room: the two stretches are
+    a minute apart, and on a shared machine one of them would be the busier."""
+    return [
+        one.first - one.sent
+        for one in records
+        if one.first is not None and stage.neighbours.left_room(one.sent - MARGIN_S, one.first + MARGIN_S)
+    ]
