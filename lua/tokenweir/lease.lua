@@ -6,6 +6,7 @@ local load = require "tokenweir.core.backend.load"
 local numbering = require "tokenweir.numbering"
 local passive_health = require "tokenweir.passive_health"
 local queue_lines = require "tokenweir.queue_lines"
+local redis_clock = require "tokenweir.redis_clock"
 local region = require "tokenweir.region"
 
 local floor, max = math.floor, math.max
@@ -89,7 +90,7 @@ function _M.build(id, known, now)
   local time_ms = floor(now_wall() * 1000)
   -- Other masters of this gateway (a binary upgrade) write the same lease: time orders them all.
   sequence = max(sequence + 1, time_ms)
-  local arrivals, queue = models(known, now, time_ms)
+  local arrivals, queue = models(known, now, floor(redis_clock.ms(now)))
   return cjson.encode {
     schema = contract.schema, id = id, instance = region.instance(), time_ms = time_ms, sequence = sequence,
     snapshot_sequence = known.sequence, backends = backends(), arrivals = arrivals, queue = queue,

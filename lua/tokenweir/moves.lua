@@ -5,18 +5,20 @@
 -- What Redis did not take waits in the shared dict for the poller. An entry is a batch of records: the two halves of a
 -- hash (4 bytes each), the tokens that are there (4), what it is (1), the length of the backend's id (1), the id.
 local bit = require "bit"
+local clock = require "tokenweir.clock"
 local config = require "tokenweir.config"
 local contract = require "tokenweir.contract"
 local core = require "tokenweir.core.sessions.affinity"
 local ffi = require "ffi"
 local metrics = require "tokenweir.metrics"
 local redis = require "tokenweir.redis"
+local redis_clock = require "tokenweir.redis_clock"
 local region = require "tokenweir.region"
 local stream_entry = require "tokenweir.stream_entry"
 
 local dict = ngx.shared.tokenweir_documents
 local ngx = ngx
-local now_wall, timer_at = ngx.now, ngx.timer.at
+local now_ms, timer_at = clock.ms, ngx.timer.at
 local concat = table.concat
 local floor, max, min = math.floor, math.max, math.min
 local field, following = stream_entry.field, stream_entry.following
@@ -42,9 +44,9 @@ local reading, read_at = false, 0
 
 -- What is older than any move or remembered response lives is forgotten by Redis too.
 local function command(gateway, batch, life_ms)
+  local oldest = redis_clock.ms(now_ms()) - life_ms
   return {
-    "XADD", KEY, "MINID", "~", ("%.0f"):format(now_wall() * 1000 - life_ms), "*", FIELDS.gateway, gateway, FIELDS.moves,
-    batch,
+    "XADD", KEY, "MINID", "~", ("%.0f"):format(oldest), "*", FIELDS.gateway, gateway, FIELDS.moves, batch,
   }
 end
 
@@ -161,7 +163,7 @@ function _M.take(replies, asked)
 end
 
 local function apply_entries(entries, fleet, settings, now)
-  local wall = now_wall() * 1000
+  local wall = redis_clock.ms(now)
   for k = 1, #entries do
     local id, fields = entries[k][1], entries[k][2]
     local batch = type(fields) == "table" and field(fields, FIELDS.moves)

@@ -13,6 +13,7 @@ local metrics = require "tokenweir.metrics"
 local moves = require "tokenweir.moves"
 local peers = require "tokenweir.peers"
 local redis = require "tokenweir.redis"
+local redis_clock = require "tokenweir.redis_clock"
 local sessions = require "tokenweir.sessions"
 local state = require "tokenweir.state"
 
@@ -34,7 +35,7 @@ local MOST_PEERS = 255
 local FORGET_EVERY = 100        -- polls between two cleanings of the list of gateways
 local MOST_REFUSALS = 16         -- error replies that are told
 local MOST_SAID = 2000          -- characters of reasons that are told in one outage
-local FORGET_MS = 3600000       -- generous, since its times come from the gateways' own clocks
+local FORGET_MS = 3600000       -- generous: at first its times come from the gateways' own clocks
 
 local _M = {}
 
@@ -169,9 +170,10 @@ end
 
 local function compose(known, now)
   local id = config.current.gateway_id
+  local wall = floor(redis_clock.ms(now))
   local commands = {
     { "SET", KEYS.gateway .. id, lease.build(id, known, now), "PX", NUMBERS.lease_ms },
-    { "ZADD", KEYS.gateways, floor(ngx.now() * 1000), id },
+    { "ZADD", KEYS.gateways, wall, id },
     { "ZREVRANGE", KEYS.gateways, 0, MOST_PEERS },
   }
   local asked = { "snapshot" }
@@ -197,16 +199,21 @@ local function compose(known, now)
     peers_at = #commands
   end
   if polls % FORGET_EVERY == 1 then
-    commands[#commands + 1] = { "ZREMRANGEBYSCORE", KEYS.gateways, "-inf", floor(ngx.now() * 1000) - FORGET_MS }
+    commands[#commands + 1] = { "ZREMRANGEBYSCORE", KEYS.gateways, "-inf", wall - FORGET_MS }
   end
-  local predictor_at
+  local predictor_at, time_at
   if polls % SLOW_EVERY == 1 then
     commands[#commands + 1] = { "GET", KEYS.predictor_current }
     predictor_at = #commands
+    local question = redis_clock.question()
+    if question then
+      commands[#commands + 1] = question
+      time_at = #commands
+    end
   end
   local known_sessions = sessions.compose(commands, id, known.settings, now)
   local known_moves = moves.compose(commands, id, known.settings)
-  return commands, asked, { peers = peers_at, predictor = predictor_at }, known_sessions, known_moves
+  return commands, asked, { peers = peers_at, predictor = predictor_at, time = time_at }, known_sessions, known_moves
 end
 
 -- Fetches the model that the key names, when it names another one than the last time. One that was refused is not asked
@@ -241,6 +248,9 @@ end
 
 local function take_replies(connection, replies, asked, places, known)
   local peers_at, predictor_at = places.peers, places.predictor
+  if places.time then
+    redis_clock.take(replies[places.time], now_ms())
+  end
   for k = #asked, 1, -1 do
     local item = asked[k]
     local reply = replies[item.at]

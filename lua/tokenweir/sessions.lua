@@ -7,13 +7,12 @@ local contract = require "tokenweir.contract"
 local core = require "tokenweir.core.sessions.known_sessions"
 local ffi = require "ffi"
 local metrics = require "tokenweir.metrics"
+local redis_clock = require "tokenweir.redis_clock"
 local region = require "tokenweir.region"
 local session = require "tokenweir.core.body.session"
 local stream_entry = require "tokenweir.stream_entry"
 
 local dict = ngx.shared.tokenweir_documents
-local ngx = ngx
-local now_wall = ngx.now
 local concat = table.concat
 local floor, max = math.floor, math.max
 local identify, text = session.identify, require("tokenweir.core.body.request").text
@@ -103,7 +102,7 @@ function _M.compose(commands, gateway, settings, now)
   local batch = settings and now >= write_at and gather()
   if batch then
     write_at, writes = now + WRITE_EVERY_MS, writes + 1
-    local oldest = floor(now_wall() * 1000 - core.LIFE * settings.sessions.memory_ms)
+    local oldest = floor(redis_clock.ms(now) - core.LIFE * settings.sessions.memory_ms)
     for from = 1, #batch, 8 * BATCH do
       commands[#commands + 1] = {
         "XADD", KEY, "MINID", "~", ("%.0f"):format(oldest), "*", FIELDS.gateway, gateway,
@@ -129,7 +128,7 @@ end
 function _M.take(replies, asked, now)
   local entries = replies[asked.read]
   if type(entries) == "table" and not entries.err then
-    local sets, wall = region.known_sessions(), now_wall() * 1000
+    local sets, wall = region.known_sessions(), redis_clock.ms(now)
     for k = 1, #entries do
       local id, fields = entries[k][1], entries[k][2]
       local hashes = type(fields) == "table" and field(fields, FIELDS.hashes)

@@ -315,7 +315,7 @@ def test_a_gateway_logs_in_as_its_redis_user(
         keys=["tw:*"],
         commands=[
             *("+get", "+getrange", "+mget", "+set", "+zadd", "+zrevrange", "+zremrangebyscore"),
-            *("+xadd", "+xrange", "+xtrim"),
+            *("+xadd", "+xrange", "+xtrim", "+time"),
         ],
     )
     client.acl_setuser("default", enabled=False, reset=False)

@@ -37,6 +37,19 @@ OBSERVED = {
     "        location = /metrics {",
 }
 """What is put into nginx.conf so that the tests see which documents the workers have applied."""
+SET_CLOCK = """
+        for _, name in ipairs {{ "now", "time" }} do
+            local real = ngx[name]
+            ngx[name] = function()
+                local file = io.open("{path}")
+                local ahead = file and file:read("*n") or 0
+                if file then file:close() end
+                return real() + ahead
+            end
+        end
+        os.time = function() return ngx.time() end
+        """
+"""The host's wall clock, as the gateway's Lua reads it: ahead by as many seconds as a file says."""
 # One client for all: making one reads the system's certificates. Each request has a connection of its own, so
 # that any worker may answer.
 HTTP = httpx.Client(
@@ -85,8 +98,11 @@ class Gateway:
     snapshot is believed; `silence` ends that.
     """
 
-    def __init__(self, folder: Path, redis_port: int, workers: int = 2, **config: Any) -> None:
+    def __init__(
+        self, folder: Path, redis_port: int, workers: int = 2, clock: Path | None = None, **config: Any
+    ) -> None:
         self.folder = folder
+        self.clock = clock
         self.port, self.metrics_port = free_port(), free_port()
         document = {
             "listen": {"port": self.port, "metrics_port": self.metrics_port, "workers": workers},
@@ -138,6 +154,9 @@ class Gateway:
         for before, after in OBSERVED.items():
             assert text.count(before) == 1
             text = text.replace(before, after)
+        if self.clock:
+            begin = "init_by_lua_block { "
+            text = text.replace(begin, begin + SET_CLOCK.format(path=self.clock), 1)
         self.paths.conf.write_text(text)
 
     def _command(self) -> list[str]:

@@ -36,6 +36,7 @@ WORK = [
     ("gateway", ["GET", names.PREDICTOR_CURRENT]),
     ("gateway", ["GET", f"{names.PREDICTOR_MODEL}v"]),
     ("gateway", ["GET", names.HISTORIES]),
+    ("gateway", ["TIME"]),
     ("sidecar", ["SET", names.HISTORIES, "{}"]),
     ("sidecar", ["SET", names.PREDICTOR_CURRENT, "{}"]),
     ("sidecar", ["DEL", f"{names.PREDICTOR_MODEL}v"]),
