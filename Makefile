@@ -9,7 +9,7 @@ TOKENWEIR = $(BIN)/python -m tokenweir
 PYTEST_ARGS ?=
 JOBS ?= 2
 
-.PHONY: help up status down check train small-model venv lint format test test-compose test-gpu contract
+.PHONY: help up status down check train small-model venv lint format test test-compose test-gpu test-vllm contract
 
 help: ## this list
 	@grep -E '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
@@ -61,13 +61,17 @@ format: $(VENV)/.dev ## rewrite the Python sources in the project's format
 	$(BIN)/ruff check --fix .
 
 test: $(VENV)/.dev ## the whole test suite, without the parts that need Docker or a GPU
-	$(BIN)/pytest -n $(JOBS) -m "not compose and not gpu" $(PYTEST_ARGS)
+	$(BIN)/pytest -n $(JOBS) -m "not compose and not gpu and not vllm" $(PYTEST_ARGS)
 
 test-compose: $(VENV)/.dev ## docker compose on a real engine: up, traffic, restarts, down
 	TESTCONTAINERS_RYUK_DISABLED=true $(BIN)/pytest -m compose $(PYTEST_ARGS)
 
 test-gpu: $(VENV)/.dev ## the tests that read a real GPU, on a machine that has one
 	$(BIN)/pytest -m gpu $(PYTEST_ARGS)
+
+test-vllm: $(VENV)/.dev ## real vLLM engines on the CPU: VLLM=/path/to/vllm, of an environment of its own
+	@test -x "$(VLLM)" || { echo "VLLM must be the path of a vllm command, for example VLLM=/opt/vllm/bin/vllm"; exit 2; }
+	VLLM=$(VLLM) $(BIN)/pytest -m vllm $(PYTEST_ARGS)
 
 bench-%: $(VENV)/.dev ## a bench of bench/, for example `make bench-overhead QUICK=1`; writes bench/results/NAME.json
 	$(BIN)/python -m bench.$* $(if $(QUICK),--quick)

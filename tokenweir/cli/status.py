@@ -116,7 +116,7 @@ def fleet_table(backends: list[dict[str, Any]]) -> Table:
             backend["id"],
             gpu or "?",
             ", ".join(backend["models"]) or "?",
-            f"[{STATES.get(backend['state'], 'default')}]{backend['state']}[/]",
+            _state(backend),
             f"{backend['in_flight']:.0f}",
             "?" if memory is None else f"{memory:.0%}",
             "?" if capacity is None else f"{capacity / 1000:.0f}k",
@@ -124,6 +124,11 @@ def fleet_table(backends: list[dict[str, Any]]) -> Table:
             _score(decision.get("high")),
         )
     return table
+
+
+def _state(backend: dict[str, Any]) -> str:
+    state = f"[{STATES.get(backend['state'], 'default')}]{backend['state']}[/]"
+    return f"{state}, [red]ejected[/]" if backend["state"] != "down" and backend["ejected_by"] else state
 
 
 def _score(score: float | None) -> str:

@@ -34,7 +34,7 @@ def shown(backends: list[dict[str, Any]]) -> str:
 
 
 def test_a_row_shows_what_a_backend_is_how_full_it_is_and_its_scores() -> None:
-    row = next(line for line in shown([BACKEND]).splitlines() if "a100-a" in line)
+    row = next(line for line in shown([{**BACKEND, "ejected_by": {}}]).splitlines() if "a100-a" in line)
     assert row.split() == [
         "a100-a",
         "A100-80G",
@@ -50,9 +50,13 @@ def test_a_row_shows_what_a_backend_is_how_full_it_is_and_its_scores() -> None:
 
 
 def test_what_is_not_known_is_a_question_mark() -> None:
-    backend = {**BACKEND, "decision": None, "models": {}, "configuration": {}}
+    backend = {**BACKEND, "decision": None, "models": {}, "configuration": {}, "ejected_by": {}}
     row = next(line for line in shown([backend]).splitlines() if "a100-a" in line)
     assert row.split() == ["a100-a", "?", "?", "ready", "3", "?", "?", "?", "?"]
+
+
+def test_a_backend_that_a_gateway_has_ejected_is_not_told_as_merely_ready() -> None:
+    assert "ready, ejected" in shown([BACKEND])
 
 
 def test_the_reasons_say_which_gateway_has_ejected_a_backend() -> None:
