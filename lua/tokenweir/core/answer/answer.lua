@@ -39,7 +39,7 @@ local function figure(code)
 end
 
 local function object(children)
-  return node { children = children, other = NOTHING }
+  return node { children = json.members(children), other = NOTHING }
 end
 
 local output = text(OUTPUT)

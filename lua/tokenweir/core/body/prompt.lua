@@ -16,7 +16,7 @@ local find = bytes.find
 local feed_blocks = prefix_blocks.feed
 local begin_turn, finish_turn, note_text, read_role = turns.begin, turns.finish, turns.text, turns.read_role
 local SYSTEM, TOOL, USER = turns.SYSTEM, turns.TOOL, turns.USER
-local node, NOTHING = json.node, json.NOTHING
+local node, members, NOTHING = json.node, json.members, json.NOTHING
 
 local BACKSLASH = 92
 
@@ -193,9 +193,9 @@ local text = node { code = TEXT, string = true }
 local role = node { code = ROLE, string = true }
 local media = node { code = MEDIA, string = true, other = NOTHING }
 -- {"image_url": "data:..."} and {"image_url": {"url": "data:...", "detail": "low"}}
-media.children = { url = media, data = media }
+media.children = members { url = media, data = media }
 text.other, text.each = text, text
-text.children = {
+text.children = members {
   content = text, text = text,
   role = role,
   type = NOTHING, id = NOTHING, call_id = NOTHING, tool_call_id = NOTHING, status = NOTHING,

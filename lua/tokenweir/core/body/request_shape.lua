@@ -3,7 +3,7 @@ local json = require "tokenweir.core.json.walk"
 local prompt = require "tokenweir.core.body.prompt"
 
 local ipairs = ipairs
-local node, NOTHING = json.node, json.NOTHING
+local node, members_of, NOTHING = json.node, json.members, json.NOTHING
 
 local _M = {}
 
@@ -44,7 +44,7 @@ local function shape(members)
   for _, one in ipairs(members) do
     children[NAMES[one.tag]] = one
   end
-  return node { children = children, other = NOTHING }
+  return node { children = members_of(children), other = NOTHING }
 end
 
 --- The root node by kind of request.

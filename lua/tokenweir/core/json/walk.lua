@@ -10,12 +10,15 @@
 --
 -- Memory: `p` is read in `[0, n]` only, and `p[n]` must be 0 (a Lua string has it; see `body_file` for files).
 -- Offsets are 0-based; a span `[first, last)` leaves out `last`.
+local bit = require "bit"
 local ffi = require "ffi"
 local bytes = require "tokenweir.core.bytes"
 local json_string = require "tokenweir.core.json.string"
 
+local bor, lshift = bit.bor, bit.lshift
 local ffi_new, ffi_string = ffi.new, ffi.string
-local find = bytes.find
+local find, same = bytes.find, bytes.same
+local assert, pairs = assert, pairs
 local string_end = require("tokenweir.core.json.quote").string_end
 
 local _M = {}
@@ -36,7 +39,7 @@ local nodes = {}
 -- @tparam table fields
 --   `code`, `tag`: numbers for the `on` functions; `string`, `number`, `open`: whether those are called here;
 --   `count`: whether `on.count` is told how many numbers there are (in an array, many at a time);
---   `children`: nodes by member name; `other`: the node of members that `children` does not name;
+--   `children`: nodes by member name, of `members`; `other`: the node of members that `children` does not name;
 --   `each`: the node of array elements.
 -- @treturn table a node; all have the same shape, so that compiled code reads any of them by the same offsets
 function _M.node(fields)
@@ -57,6 +60,29 @@ end
 local NOTHING = _M.node {}
 _M.NOTHING = NOTHING
 NOTHING.other, NOTHING.each = NOTHING, NOTHING
+
+--- Names longer than this are compared as any other that nobody knows.
+local LONGEST_NAME = 127
+
+-- What tells a member's name in `[first, last)` from the others that are known beside it: its size, its first two bytes
+-- and its last. The quotes around it may be read too.
+local function key_of(p, first, last)
+  return bor(lshift(last - first, 24), lshift(p[first], 16), lshift(p[first + 1], 8), p[last - 1])
+end
+
+--- What `children` of a node is: the nodes by name, and by what tells a name without a Lua string of it, which would
+-- have to be found among all others of this process.
+-- @tparam table nodes by name
+function _M.members(nodes)
+  local children = {}
+  for name, at in pairs(nodes) do
+    local written = '"' .. name .. '"'
+    local key = key_of(bytes.of(written), 1, #name + 1)
+    assert(not children[key] and #name <= LONGEST_NAME, name)
+    children[name], children[key] = at, { name = name, node = at }
+  end
+  return children
+end
 
 local function skip_spaces(p, i)
   local c = p[i]
@@ -302,13 +328,24 @@ function _M.walk(p, i, n, root, on, state, members)
       i = space_end(p, i + 1)
       local children = parent.children
       if children then
-        local name, message, at = name_of(p, first, last)
-        if not name then
-          return nil, message, at
-        end
-        node = children[name] or parent.other or NOTHING
-        if members and depth == 1 then
-          on.member(state, node, p, name, i)
+        local size = last - first
+        local known = size <= LONGEST_NAME and children[key_of(p, first, last)]
+        if known and same(p + first, known.name, size) then
+          node = known.node
+          if members and depth == 1 then
+            on.member(state, node, p, known.name, i)
+          end
+        elseif members and depth == 1 or find(p, BACKSLASH, first, last) >= 0 then
+          local name, message, at = name_of(p, first, last)
+          if not name then
+            return nil, message, at
+          end
+          node = children[name] or parent.other or NOTHING
+          if members and depth == 1 then
+            on.member(state, node, p, name, i)
+          end
+        else
+          node = parent.other or NOTHING
         end
       else
         node = parent.other or NOTHING

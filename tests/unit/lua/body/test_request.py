@@ -150,6 +150,13 @@ def test_a_name_hidden_behind_escapes_or_given_twice_is_seen(parser: Parser) -> 
     assert parser.span("model") == (33, 40)
 
 
+@pytest.mark.parametrize("name", ["mab_tokens", "max_tokenz", "ma", "m", "", "max_tokens" * 30])
+def test_a_name_that_begins_and_ends_as_a_known_one_is_another(parser: Parser, name: str) -> None:
+    content = {"messages": [{"role": "user", "content": "four", "coutent": "five!"}]}
+    out = parser.parse("chat", {"max_tokens": 5, name: 7, **content})
+    assert (out.max_tokens, out.conflict, out.prompt_bytes) == (5, None, 9)
+
+
 def test_the_same_value_twice_is_no_conflict(parser: Parser) -> None:
     assert parser.parse("chat", b'{"n":1,"n":1,"x":1,"x":2}').conflict is None
     assert parser.parse("chat", b'{"n":1,"n":2}').conflict == b"n"
