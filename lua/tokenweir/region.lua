@@ -30,7 +30,7 @@ local SLOTS = 128
 local BACKENDS = contract.numbers.max_backends
 local MODELS = contract.numbers.max_models
 local CLASSES = queue_memory.LAST_CLASS + 1
-local LAYOUT = 7
+local LAYOUT = 8
 
 -- Byte 0 .. SLOTS - 1: the slots' locks.
 local GUARD_BYTE = 1000

@@ -6,6 +6,7 @@ ffi.cdef [[
 const uint8_t *tw_memchr(const uint8_t *s, int c, size_t n) __asm__("memchr");
 const uint8_t *tw_memmem(const uint8_t *s, size_t n, const uint8_t *what, size_t size) __asm__("memmem");
 int tw_memcmp(const uint8_t *a, const uint8_t *b, size_t n) __asm__("memcmp");
+const int32_t *tw_wmemchr(const int32_t *s, int32_t c, size_t n) __asm__("wmemchr");  /* glibc's wchar_t has 32 bits */
 ]]
 
 local C = ffi.C
@@ -39,6 +40,17 @@ function _M.find(p, c, from, to)
     return -1
   end
   return at - p
+end
+
+--- Index of the first of `n` numbers of 32 bits that is `x`, or -1. Of a few numbers too this is better than a loop,
+-- which would end what LuaJIT compiles as one, and have each of its ends compiled apart.
+-- @param list const int32_t *
+function _M.index(list, x, n)
+  local at = C.tw_wmemchr(list, x, n)
+  if at == nil then
+    return -1
+  end
+  return at - list
 end
 
 --- Index of the first place of the string `what` in `[from, to)` of `p`, or -1.

@@ -72,10 +72,10 @@ end
 
 --- What `children` of a node is: the nodes by name, and by what tells a name without a Lua string of it, which would
 -- have to be found among all others of this process.
--- @tparam table nodes by name
-function _M.members(nodes)
+-- @tparam table list nodes by name
+function _M.members(list)
   local children = {}
-  for name, at in pairs(nodes) do
+  for name, at in pairs(list) do
     local written = '"' .. name .. '"'
     local key = key_of(bytes.of(written), 1, #name + 1)
     assert(not children[key] and #name <= LONGEST_NAME, name)

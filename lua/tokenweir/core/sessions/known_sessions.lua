@@ -5,17 +5,17 @@
 -- session is marked again with its next request.
 local ffi = require "ffi"
 local bit = require "bit"
+local index = require("tokenweir.core.bytes").index
 
 local band = bit.band
 local floor = math.floor
 
 ffi.cdef [[
-typedef struct { int32_t tag; uint32_t seen; } tw_known;   /* seen: s of the monotonic clock, 0: empty */
-typedef struct { tw_known way[8]; } tw_known_set;
+typedef struct { int32_t tag[8]; uint32_t seen[8]; } tw_known_set;   /* seen: s of the monotonic clock, 0: empty */
 ]]
 
 local SETS = 65536
-local LAST_SET, LAST_WAY = SETS - 1, 7
+local LAST_SET, WAYS = SETS - 1, 8
 
 --- A session is marked anew only when a quarter of its life has passed, so it lives that much longer than it must.
 local RENEW, LIFE = 0.25, 1.25
@@ -32,39 +32,36 @@ local function second(now)
   return floor(now / 1000) + 1
 end
 
+-- The way of a tag, or -1. (An empty one before it that held the same tag hides it; no tag is there twice otherwise.)
 local function find(set, tag)
-  for k = 0, LAST_WAY do
-    local way = set.way[k]
-    if way.tag == tag and way.seen ~= 0 then
-      return way
-    end
-  end
-  return nil
+  local k = index(set.tag, tag, WAYS)
+  return k >= 0 and set.seen[k] ~= 0 and k or -1
 end
 
--- The place to be given up for a new session: an empty one, or the oldest.
+-- The way to be given up for a new session: an empty one, or the oldest.
 local function oldest(set)
-  local way = set.way[0]
-  for k = 1, LAST_WAY do
-    if set.way[k].seen < way.seen then
-      way = set.way[k]
+  local way = 0
+  for k = 1, WAYS - 1 do
+    if set.seen[k] < set.seen[way] then
+      way = k
     end
   end
   return way
 end
 
 -- Never a moment with the new tag and the old time.
-local function put(way, tag, at)
-  way.seen = 0
-  way.tag = tag
-  way.seen = at
+local function put(set, way, tag, at)
+  set.seen[way] = 0
+  set.tag[way] = tag
+  set.seen[way] = at
 end
 
 --- Whether a session was served within `life_ms`.
 -- @param sets array of tw_known_set; @param a, b the halves of its hash
 function _M.knows(sets, a, b, now, life_ms)
-  local way = find(sets[band(b, LAST_SET)], a)
-  return way ~= nil and (second(now) - way.seen) * 1000 <= LIFE * life_ms
+  local set = sets[band(b, LAST_SET)]
+  local way = find(set, a)
+  return way >= 0 and (second(now) - set.seen[way]) * 1000 <= LIFE * life_ms
 end
 
 --- Marks a session as served now.
@@ -72,14 +69,14 @@ end
 function _M.mark(sets, a, b, now, life_ms)
   local set, at = sets[band(b, LAST_SET)], second(now)
   local way = find(set, a)
-  if way then
-    if (at - way.seen) * 1000 < RENEW * life_ms then
+  if way >= 0 then
+    if (at - set.seen[way]) * 1000 < RENEW * life_ms then
       return false
     end
-    way.seen = at
+    set.seen[way] = at
     return true
   end
-  put(oldest(set), a, at)
+  put(set, oldest(set), a, at)
   return true
 end
 
@@ -90,15 +87,15 @@ function _M.learn(sets, a, b, now, age_ms)
     return
   end
   local way = find(set, a)
-  if way then
-    if way.seen < at then
-      way.seen = at
+  if way >= 0 then
+    if set.seen[way] < at then
+      set.seen[way] = at
     end
     return
   end
   way = oldest(set)
-  if way.seen < at then
-    put(way, a, at)
+  if set.seen[way] < at then
+    put(set, way, a, at)
   end
 end
 
@@ -107,8 +104,8 @@ function _M.count(sets, now, life_ms)
   local least, count = second(now) - LIFE * life_ms / 1000, 0
   for s = 0, LAST_SET do
     local set = sets[s]
-    for k = 0, LAST_WAY do
-      local seen = set.way[k].seen
+    for k = 0, WAYS - 1 do
+      local seen = set.seen[k]
       if seen ~= 0 and seen >= least then
         count = count + 1
       end

@@ -1,41 +1,39 @@
 --- Which backends have which beginnings of prompts in their caches: by the hash of a beginning (`prefix_blocks.lua`) up
--- to eight backends, each with the stamp of when it was used there last. 56 bytes a beginning, in sets of eight; a full
+-- to eight backends, each with the stamp of when it was used there last. 76 bytes a beginning, in sets of eight; a full
 -- set forgets what was asked for longest ago.
 local ffi = require "ffi"
 local bit = require "bit"
+local index = require("tokenweir.core.bytes").index
 
-local band, rshift = bit.band, bit.rshift
+local band, rshift, tobit = bit.band, bit.rshift, bit.tobit
 local floor = math.floor
 local tonumber = tonumber
 
 ffi.cdef [[
 typedef struct {
-  uint32_t tag, seen;              /* seen: s of the monotonic clock, 0: empty */
-  int16_t place[8];                /* of backends, -1: none */
+  uint32_t seen;                   /* s of the monotonic clock, 0: empty */
+  int32_t place[8];                /* of backends, -1: none */
   uint32_t stamp[8];
 } tw_prefix;
-typedef struct { tw_prefix way[8]; } tw_prefix_set;
+typedef struct { int32_t tag[8]; tw_prefix way[8]; } tw_prefix_set;
 ]]
 
 local SETS = 16384
-local LAST_SET, LAST_WAY, LAST_PLACE = SETS - 1, 7, 7
+local LAST_SET, LAST_WAY, PLACES = SETS - 1, 7, 8
 local NOBODY = -1
-local WRAP = 2 ^ 32
 
-local _M = { SETS = SETS, PLACES = LAST_PLACE + 1, NOBODY = NOBODY }
+local _M = { SETS = SETS, PLACES = PLACES, NOBODY = NOBODY }
 
 local function halves(hash, seed)
-  return band(tonumber(band(hash, 0xFFFFFFFFULL)), LAST_SET), (tonumber(rshift(hash, 32)) + seed) % WRAP
+  return band(tonumber(band(hash, 0xFFFFFFFFULL)), LAST_SET), tobit(tonumber(rshift(hash, 32)) + seed)
 end
 
 local function find(set, tag)
-  for k = 0, LAST_WAY do
-    local way = set.way[k]
-    if way.tag == tag and way.seen ~= 0 then
-      return way
-    end
+  local k = index(set.tag, tag, LAST_WAY + 1)
+  if k < 0 or set.way[k].seen == 0 then
+    return nil
   end
-  return nil
+  return (set.way[k])
 end
 
 --- @param sets array of tw_prefix_set; @param hash uint64_t; @param seed number that tells models apart
@@ -46,17 +44,18 @@ function _M.find(sets, hash, seed)
 end
 
 local function make(set, tag)
-  local way = set.way[0]
+  local oldest = 0
   for k = 1, LAST_WAY do
-    if set.way[k].seen < way.seen then
-      way = set.way[k]
+    if set.way[k].seen < set.way[oldest].seen then
+      oldest = k
     end
   end
+  local way = set.way[oldest]
   way.seen = 0
-  for k = 0, LAST_PLACE do
+  for k = 0, PLACES - 1 do
     way.place[k] = NOBODY
   end
-  way.tag = tag
+  set.tag[oldest] = tag
   return way
 end
 
@@ -67,21 +66,16 @@ function _M.note(sets, hash, seed, place, stamp, now)
   local set = sets[at]
   local way = find(set, tag) or make(set, tag)
   way.seen = floor(now / 1000) + 1
-  local free = 0
-  for k = 0, LAST_PLACE do
-    local there = way.place[k]
-    if there == place then
-      way.stamp[k] = stamp
-      return
-    elseif there == NOBODY then
-      free = k
+  local k = index(way.place, place, PLACES)
+  if k < 0 then
+    k = index(way.place, NOBODY, PLACES)
+    if k < 0 then
+      -- Stamps of different backends are not in one order; the next in turn goes.
+      k = band(stamp, PLACES - 1)
     end
+    way.place[k] = place
   end
-  if way.place[free] ~= NOBODY then
-    -- Stamps of different backends are not in one order; the next in turn goes.
-    free = band(stamp, LAST_PLACE)
-  end
-  way.place[free], way.stamp[free] = place, stamp
+  way.stamp[k] = stamp
 end
 
 return _M

@@ -5,18 +5,18 @@
 -- that it heard of longest ago. Workers share the sets without a lock: a race costs a session's memory at worst.
 local ffi = require "ffi"
 local bit = require "bit"
+local index = require("tokenweir.core.bytes").index
 
 local band = bit.band
 local floor = math.floor
 
 ffi.cdef [[
 typedef struct {
-  int32_t tag;
   uint32_t seen, moved_until;      /* s of the monotonic clock; seen 0: empty, moved_until 0: it lives on the ring */
   int16_t place[2];                /* of the backends that served it last and before that; -1: none */
   uint32_t tokens[2], stamp[2];    /* what each has of it, and the backend's `filled` then (`cache_memory.lua`) */
 } tw_session;
-typedef struct { tw_session way[4]; } tw_session_set;
+typedef struct { int32_t tag[4]; tw_session way[4]; } tw_session_set;
 ]]
 
 local SETS = 65536
@@ -41,23 +41,21 @@ _M.second = second
 -- @return tw_session, or nil
 function _M.find(sets, a, b)
   local set = sets[band(b, LAST_SET)]
-  for k = 0, LAST_WAY do
-    local way = set.way[k]
-    if way.tag == a and way.seen ~= 0 then
-      return way
-    end
+  local k = index(set.tag, a, LAST_WAY + 1)
+  if k < 0 or set.way[k].seen == 0 then
+    return nil
   end
-  return nil
+  return (set.way[k])
 end
 
 local function oldest(set)
-  local way = set.way[0]
+  local oldest_way = 0
   for k = 1, LAST_WAY do
-    if set.way[k].seen < way.seen then
-      way = set.way[k]
+    if set.way[k].seen < set.way[oldest_way].seen then
+      oldest_way = k
     end
   end
-  return way
+  return oldest_way
 end
 
 --- The session's place in the table, made where it has none; it was heard of now.
@@ -65,12 +63,14 @@ end
 function _M.obtain(sets, a, b, now)
   local way = _M.find(sets, a, b)
   if not way then
-    way = oldest(sets[band(b, LAST_SET)])
+    local set = sets[band(b, LAST_SET)]
+    local k = oldest(set)
+    way = set.way[k]
     -- Never a moment with the new tag and the old session's places.
     way.seen = 0
     way.place[0], way.place[1], way.moved_until = NOBODY, NOBODY, 0
     way.tokens[0], way.tokens[1] = 0, 0
-    way.tag = a
+    set.tag[k] = a
   end
   way.seen = second(now)
   return way
