@@ -16,7 +16,6 @@ local prediction = require "tokenweir.prediction"
 local quarantine = require "tokenweir.quarantine"
 local record = require "tokenweir.record"
 local region = require "tokenweir.region"
-local request = require "tokenweir.core.body.request"
 local request_id = require "tokenweir.request_id"
 local second_opinion = require "tokenweir.second_opinion"
 local sessions = require "tokenweir.sessions"
@@ -201,10 +200,10 @@ function _M.run()
   end
   if r.parsed.kind then
     body.rewrite(r, r.upstream, r.kind ~= "other")
-    request.clear(r.parsed)
   elseif r.form then
     body.rewrite_form(r, r.upstream)
   end
+  record.forget_body(r)
   set_variables(r, known)
 end
 

@@ -22,6 +22,7 @@
 --               broken, late, silent, no_answer, error_page, engine_error, response (the id of the one that streams,
 --               once it is known)
 local fixed_table = require "tokenweir.core.fixed_table"
+local prefix_blocks = require "tokenweir.core.body.prefix_blocks"
 local request = require "tokenweir.core.body.request"
 local sse = require "tokenweir.core.answer.sse"
 local usage = require "tokenweir.core.answer.usage"
@@ -52,16 +53,17 @@ local function give_to(list, state)
   end
 end
 
--- What was read of bodies is kept in tables of several KB, which those that wait put aside: others use them meanwhile.
+-- What was read of bodies is kept in tables of several KB. Who waits puts it aside, and who has been sent on needs it
+-- no more: others use them meanwhile, and one that was just used is still in the processor's cache.
 local parsings = {}
---- What such a one holds instead: no body. Never written.
-local ASIDE = request.new()
+--- What these hold instead: no body. Never written.
+local ASIDE, NONE = request.new(), request.new()
 local aside = 0
 
 local function new()
   local small = aside > MANY
   return fixed_table.new(small and MEMBERS_OF_MANY or MEMBERS, {
-    parsed = from(parsings, request.new), tried_count = 0, small = small,
+    tried_count = 0, small = small, few_blocks = not small and prefix_blocks.new_few() or nil,
     use = 0, stream = false, n = 1, prompt = 0, tries = 0,
   })
 end
@@ -78,6 +80,7 @@ function _M.take(now)
     r = new()
   end
   r.taken, r.arrived, r.use = true, now, r.use + 1
+  r.parsed = from(parsings, request.new)
   return r
 end
 
@@ -112,6 +115,22 @@ function _M.take_up(r)
   return true
 end
 
+--- Gives up what was read of a body, once the request is on its way; what caches know its prompt by stays.
+function _M.forget_body(r)
+  local parsed, blocks = r.parsed, r.blocks
+  if parsed.kind then
+    request.clear(parsed)
+  end
+  if blocks then
+    r.blocks = prefix_blocks.keep(blocks, r.few_blocks)
+    if r.blocks == blocks then
+      return
+    end
+  end
+  give_to(parsings, parsed)
+  r.parsed = NONE
+end
+
 --- Gives a record back; it must not be used any more.
 function _M.give(r)
   if r.number then
@@ -119,18 +138,20 @@ function _M.give(r)
   end
   give_to(streams, r.sse)
   give_to(plains, r.usage)
-  if r.parsed == ASIDE then
+  local parsed = r.parsed
+  if parsed == ASIDE then
     aside = aside - 1
-    r.parsed = nil
-  elseif r.parsed.kind then
-    request.clear(r.parsed)
+  elseif parsed ~= NONE then
+    if parsed.kind then
+      request.clear(parsed)
+    end
+    give_to(parsings, parsed)
   end
+  r.parsed = nil
   if pooled >= MOST_POOLED or r.small then
-    give_to(parsings, r.parsed)
-    r.taken, r.parsed = false, nil
+    r.taken = false
     return
   end
-  r.parsed = r.parsed or from(parsings, request.new)
   r.taken, r.arrived, r.number, r.answered, r.error_page = false, nil, nil, nil, nil
   r.kind, r.key, r.priority, r.pool, r.model, r.deadline, r.limited, r.waiter = nil, nil, nil, nil, nil, nil, nil, nil
   r.stream, r.n, r.prompt, r.prompt_bytes, r.max_tokens = false, 1, 0, 0, nil

@@ -49,14 +49,20 @@ function _M.new()
   return blocks
 end
 
+--- Room for `keep`.
+function _M.new_few()
+  return few()
+end
+
 --- A copy that takes as little memory as it can, to be read only.
+-- @param[opt] room of `new_few`, where the copy is to be
 -- @return a table-like of `count`, `bytes`, `hash` and `bytes_to`; the blocks themselves where they are many
-function _M.keep(blocks)
+function _M.keep(blocks, room)
   local count = blocks.count
   if count > FEW then
     return blocks
   end
-  local kept = few()
+  local kept = room or few()
   kept.count, kept.bytes = count, blocks.bytes
   copy(kept.hash, blocks.hash, 8 * count)
   copy(kept.bytes_to, blocks.bytes_to, 8 * count)

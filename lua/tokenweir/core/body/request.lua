@@ -150,7 +150,9 @@ end
 
 --- As `parse`, of `size` bytes at `p`, where `p[size]` can be read and is 0. `p` must live as long as `out` is used.
 function _M.parse_bytes(kind, p, size, out)
-  _M.clear(out)
+  if out.kind or not out.tally then
+    _M.clear(out)
+  end
   clear_blocks(out.tally.blocks)
   out.p, out.size, out.kind = p, size, kind
   local first = 0
@@ -221,6 +223,14 @@ end
 --- The place of the member's value that counts, without making a table.
 -- @treturn number first, last, 1-based and inclusive; or nil when absent
 function _M.span(out, name)
+  local tag = TAGS[name]
+  if tag and tag > LAST_STRICT and not out.found then
+    local k = out.where[tag]
+    if k == 0 then
+      return nil
+    end
+    return out.firsts[k] + 1, out.lasts[k]
+  end
   for k = out.members, 1, -1 do
     if out.names[k] == name then
       return out.firsts[k] + 1, out.lasts[k]

@@ -11,10 +11,12 @@ local _M = {}
 local NAMES = {
   "messages", "prompt", "input", "instructions", "tools", "functions", "documents", "suffix",
   "model", "stream", "n", "best_of", "max_tokens", "max_completion_tokens", "max_output_tokens",
-  -- From here on only `sampling.lua` reads them.
+  -- From here on requests of every kind have them. `sampling.lua` reads these.
   "temperature", "top_p", "stop", "min_tokens", "ignore_eos", "logprobs", "tool_choice", "response_format", "text",
   "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar", "reasoning_effort",
   "reasoning", "thinking", "enable_thinking", "thinking_budget", "chat_template_kwargs",
+  -- What tells sessions.
+  "prompt_cache_key", "user", "previous_response_id",
 }
 _M.NAMES = NAMES
 --- The last tag of a member that must be read as the engine reads it: where it is given twice, both must agree.
