@@ -89,6 +89,8 @@ class Administration:
     def restart(self, backend_id: str) -> None:
         """Have its engine restarted. Raises UnknownBackendError, ConflictError."""
         self._act_on(backend_id)
+        if self._plane.fleet.members[backend_id].changing is not None:
+            raise ConflictError(f"a change of {backend_id!r} is under way; its engine is restarted by that")
         if not self._plane.loop.recovery.order_restart(backend_id, monotonic_ms()):
             raise ConflictError(f"a restart of {backend_id!r} is under way already")
         self._plane.publish_soon()
@@ -113,17 +115,12 @@ class Administration:
 
         def applied() -> None:
             if precision:
-                self.change(backend_id, {"precision": precision})
+                with contextlib.suppress(UnknownBackendError):
+                    self.change(backend_id, {"precision": precision})
 
-        begun = self._plane.operations.change_variant(
-            backend_id, arguments, deadline_ms, lambda on: self._drain_if_there(backend_id, on), applied
-        )
+        begun = self._plane.operations.change_variant(backend_id, arguments, deadline_ms, applied)
         if not begun:
             raise ConflictError(f"a change of {backend_id!r} is under way already")
-
-    def _drain_if_there(self, backend_id: str, draining: bool) -> None:
-        with contextlib.suppress(UnknownBackendError):
-            self.drain(backend_id, draining)
 
     def _act_on(self, backend_id: str) -> None:
         self.backend(backend_id)

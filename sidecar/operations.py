@@ -14,6 +14,7 @@ import structlog
 from sidecar import tasks
 from sidecar.actuators import Actuator
 from sidecar.clock import monotonic_ms
+from sidecar.control.alerts import Kind
 from sidecar.control.fleet import Fleet
 from sidecar.control.loop import ControlLoop, Orders
 from sidecar.control.restart import Order
@@ -68,14 +69,12 @@ class Operations:
         backend: str,
         arguments: Sequence[str],
         deadline_ms: float,
-        drain: Callable[[bool], None],
         changed: Callable[[], None],
     ) -> bool:
-        """Begin to restart a backend with other arguments: drain, apply, ready, back. `drain` begins and
-        ends the drain, `changed` is called once the new arguments hold. Returns False where one is under
-        way."""
+        """Begin to restart a backend with other arguments: drain, apply, ready, back. `changed` is called
+        once the new arguments hold. Returns False where one is under way."""
         return self._begin(
-            f"variant {backend}", self._change_variant(backend, arguments, deadline_ms, drain, changed)
+            f"variant {backend}", self._change_variant(backend, arguments, deadline_ms, changed)
         )
 
     def under_way(self) -> list[str]:
@@ -123,6 +122,7 @@ class Operations:
         if actuator is not None:
             outcome = await actuator.start("promoted from standby")
             log.info("started", backend=backend, ok=outcome.ok, detail=outcome.detail)
+            self._loop.pools.started(backend, outcome.ok, outcome.detail, monotonic_ms())
 
     async def _stop_when_empty(self, backend: str) -> None:
         await self._until_empty(backend)
@@ -159,27 +159,27 @@ class Operations:
             await asyncio.sleep(BETWEEN_PROMPTS_S)
 
     async def _change_variant(
-        self,
-        backend: str,
-        arguments: Sequence[str],
-        deadline_ms: float,
-        drain: Callable[[bool], None],
-        changed: Callable[[], None],
+        self, backend: str, arguments: Sequence[str], deadline_ms: float, changed: Callable[[], None]
     ) -> None:
-        drain(True)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(deadline_ms / 1000):
-                await self._until_empty(backend)
+        member = self._fleet.members[backend]
         actuator = self._hands.actuator(backend)
         if actuator is None:
-            drain(False)
             return
-        outcome = await actuator.apply(arguments, "another variant")
-        log.info("variant_applied", backend=backend, ok=outcome.ok, detail=outcome.detail)
-        if outcome.ok and not outcome.dry_run:
-            changed()
-            await self._until_up(backend)
-        drain(False)
+        # Not the operator's drain, which is kept on disk: if this sidecar ended now, nobody would end that.
+        member.changing = f"a change to {' '.join(arguments)}"
+        self._loop.alerts.clear(Kind.CHANGE_CUT_OFF, backend)
+        self._hands.changed()
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(deadline_ms / 1000):
+                    await self._until_empty(backend)
+            outcome = await actuator.apply(arguments, "another variant")
+            log.info("variant_applied", backend=backend, ok=outcome.ok, detail=outcome.detail)
+            if outcome.ok and not outcome.dry_run:
+                changed()
+                await self._until_up(backend)
+        finally:
+            member.changing = None
 
     async def _until_empty(self, backend: str) -> None:
         while not self._fleet.drain_progress(backend).done:  # noqa: ASYNC110  (leases have no event)

@@ -78,7 +78,8 @@ class Ticker:
         self._change = asyncio.Event()
 
     def soon(self) -> None:
-        """Have the next tick at once."""
+        """Have the next tick at once, and what the decisions remember stored with it."""
+        self._memory_due = True
         self._change.set()
 
     async def run(self) -> None:

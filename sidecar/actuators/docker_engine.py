@@ -12,7 +12,7 @@ from docker.errors import NotFound
 from sidecar.actuators import threads
 from sidecar.actuators.actuator import Action, ActuationError, Order
 from sidecar.actuators.docker_client import ERRORS, connect, explain, host_of
-from sidecar.actuators.recreate import recreate
+from sidecar.actuators.recreate import bring_back_cut_off, recreate
 from tokenweir.config.actuators import DockerConfig
 
 MARGIN_S: Final = 30
@@ -43,9 +43,13 @@ class DockerDriver:
         grace = round(self._config.grace / 1000)
         client = connect(self._config, self._folder, grace + MARGIN_S)
         try:
-            return self._with(client, order, grace)
-        except NotFound:
-            raise ActuationError(self._missing(client)) from None
+            try:
+                return self._with(client, order, grace)
+            except NotFound:
+                if not bring_back_cut_off(client, self._config.container):
+                    raise ActuationError(self._missing(client)) from None
+            text = self._with(client, order, grace)
+            return f"{text}; a change of it had been cut off, the one before was brought back"
         except ERRORS as error:
             raise ActuationError(explain(error, self._host)) from None
         finally:

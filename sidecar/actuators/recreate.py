@@ -7,7 +7,7 @@ import contextlib
 from typing import Any, Final
 
 import docker
-from docker.errors import APIError
+from docker.errors import APIError, NotFound
 
 from sidecar.actuators.actuator import ActuationError
 from sidecar.actuators.docker_client import ERRORS
@@ -54,6 +54,17 @@ def recreate(client: docker.DockerClient, old: dict[str, Any], command: list[str
         ) from None
     _remove(client, old["Id"])
     return f"container {name} recreated with {' '.join(command)}"
+
+
+def bring_back_cut_off(client: docker.DockerClient, name: str) -> bool:
+    """Give a container its name back whose change was cut off when the old one had lost it already and the
+    new one did not have it yet; returns whether there was one."""
+    try:
+        client.api.rename(name + PREVIOUS, name)
+    except NotFound:
+        return False
+    _remove(client, name + NEXT)
+    return True
 
 
 def _body(client: docker.DockerClient, old: dict[str, Any], command: list[str]) -> dict[str, Any]:

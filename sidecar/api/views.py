@@ -47,8 +47,7 @@ class BackendView(BaseModel):
 def backend_view(plane: ControlPlane, member: Member, decision: Backend | None) -> BackendView:
     """The view of a member; `decision` as of this moment."""
     backend_id = member.config.id
-    draining = member.draining or member.leaving_since is not None
-    drain = plane.fleet.drain_progress(backend_id) if draining else None
+    drain = plane.fleet.drain_progress(backend_id) if member.drains else None
     return BackendView(
         id=backend_id,
         url=member.config.url,

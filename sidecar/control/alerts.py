@@ -21,12 +21,14 @@ class Kind(StrEnum):
     XID = "xid"
     RESTARTS_SPENT = "restarts_spent"
     RESTART_FAILED = "restart_failed"
+    START_FAILED = "start_failed"
+    CHANGE_CUT_OFF = "change_cut_off"
     NO_ACTUATOR = "no_actuator"
     OUT_OF_MEMORY = "out_of_memory"
     FALLBACK = "fallback"
 
 
-PAGES: Final = frozenset({Kind.XID, Kind.RESTARTS_SPENT, Kind.RESTART_FAILED})
+PAGES: Final = frozenset({Kind.XID, Kind.RESTARTS_SPENT, Kind.RESTART_FAILED, Kind.START_FAILED})
 """Kinds that no decision of ours will mend."""
 
 

@@ -55,6 +55,19 @@ class FailureWatch:
             if look is Look.LOADING:
                 self._text_at = None
 
+    def served_before(self) -> None:
+        """The engine served before this watch began."""
+        self._served = True
+
+    @property
+    def missed(self) -> bool:
+        """Whether an engine that served has gone: what is done about it is not a start."""
+        return self._served
+
+    def rests(self) -> None:
+        """Nobody misses the engine now: what its answers say is not acted on."""
+        self._text_at = None
+
     def said_out_of_memory(self, now: float) -> None:
         """A request's answer said that the engine is out of memory."""
         self._text_at = now

@@ -210,7 +210,8 @@ class Fleet:
     def reason(self, member: Member) -> str:
         """Why a member has its state; of one that drains, how far that has come."""
         if member.state is State.DRAINING:
-            return self.drain_progress(member.config.id).reason
+            progress = self.drain_progress(member.config.id).reason
+            return progress if member.changing is None else f"{member.changing}: {progress}"
         return member.reason
 
     def drain_progress(self, backend_id: str) -> drain.Drain:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sidecar.clock import wall_ms
-from sidecar.control.alerts import Alerts
+from sidecar.control.alerts import Alerts, Kind
 from sidecar.control.fleet import Fleet
 from sidecar.control.gateways import Gateways
 from sidecar.control.margin import Margin
@@ -116,6 +116,8 @@ class ControlLoop:
             "ramps": {name: member.ramp.dump() for name, member in members.items() if member.ramp.going_on},
             "warming": [name for name, member in members.items() if member.warming is not None],
             "promoted": [name for name, member in members.items() if member.promoted],
+            "served": [name for name, member in members.items() if member.was_ready],
+            "changing": {name: member.changing for name, member in members.items() if member.changing},
             **self.recovery.dump(now),
         }
 
@@ -129,3 +131,9 @@ class ControlLoop:
                 member.ramp.restore(state["ramps"][name], now)
             if name in state["warming"]:
                 member.arrived_at = now
+            if name in state.get("served", ()):
+                member.served_before()
+        for name, what in state.get("changing", {}).items():
+            if name in self._fleet.members:
+                text = f"{what} was cut off: its sidecar ended, or no longer leads; see `GET /api/actions`"
+                self.alerts.tell(Kind.CHANGE_CUT_OFF, str(name), text)

@@ -33,12 +33,17 @@ class Member:
     one."""
     address: str | None = None
     draining: bool = False
+    """Whether an operator drains it."""
+    changing: str | None = None
+    """Why it gets no new requests while its engine is started with other arguments."""
     leaving_since: float | None = None
     """When it was removed; it is kept as draining until nothing is in flight there."""
     served_at: float | None = None
     """When a request last ended well there."""
     refused: bool = False
     """Whether the last look found no one there."""
+    absent: bool = False
+    """Whether nobody answered at the last look, be it that none is there or that it took too long."""
     _late: bool = False
     readiness: Readiness = field(default_factory=Readiness)
     progress: Progress = field(default_factory=Progress)
@@ -79,11 +84,16 @@ class Member:
         """The state that is published: being down or held out wins, then a drain."""
         if self.readiness.state is State.DOWN or self.held_out is not None:
             return State.DOWN
-        if self.draining or self.leaving_since is not None:
+        if self.drains:
             return State.DRAINING
         if self.readiness.state is State.READY and self.warming is not None:
             return State.STARTING
         return self.readiness.state
+
+    @property
+    def drains(self) -> bool:
+        """Whether it gets no new requests because somebody wants it empty."""
+        return self.draining or self.leaving_since is not None or self.changing is not None
 
     @property
     def late(self) -> bool:
@@ -102,6 +112,8 @@ class Member:
             return self.held_out
         if self.state is State.STARTING and self.warming is not None:
             return self.warming.text()
+        if self.changing is not None and self.readiness.state is not State.READY:
+            return f"{self.changing}: {self.readiness.reason}"
         return self.readiness.reason
 
     def models(self) -> dict[str, str]:
@@ -136,6 +148,7 @@ class Member:
         """Take a look that a watch just had."""
         before = self.readiness.state
         self.refused, self._late = look is Look.REFUSED, look is Look.LATE
+        self.absent = self.refused or self._late
         first, self._looks = self._looks == 0, self._looks + 1
         self.failures.looked(look, before is State.READY, now)
         self.readiness.observe(look, text, now, self.served_at)
@@ -158,6 +171,11 @@ class Member:
                 self.arrived_at = now
             self._other_engine = False
             self.was_ready = True
+
+    def served_before(self) -> None:
+        """It served under another sidecar: who does not find it there misses it."""
+        self.was_ready = True
+        self.failures.served_before()
 
     def _read(self, reading: EngineReading, now: float) -> None:
         before, self.engine = self.engine, reading

@@ -17,6 +17,7 @@ from sidecar.control.memory import memory_use
 from sidecar.control.model import ModelDecisions, Seen
 from sidecar.control.model_load import BackendUse
 from sidecar.control.recovery import Recovery
+from sidecar.control.spare_starts import SpareStarts
 from sidecar.control.standby import Change, Demand, Spare
 from tokenweir.config import Config
 from tokenweir.contract.records import ModelControl, Role, State
@@ -57,6 +58,7 @@ class ModelPools:
         self._can_act = can_act
         self._output = output
         self._counts = ArrivalCounts()
+        self._starts = SpareStarts()
 
     def leases_read(self, config: Config, now: float) -> bool:
         """The gateways' leases were read: who waits, who came. Returns whether a level or burst mode began or
@@ -101,7 +103,15 @@ class ModelPools:
             if change is not None and leading:
                 self._promote(change, config, orders, now)
                 changed = True
+        if leading:
+            self._start_spares(config, orders, now)
         return changed, orders
+
+    def started(self, spare: str, ok: bool, text: str, now: float) -> None:
+        """The actuator has answered to a start."""
+        self._starts.carried_out(spare, ok, text, now)
+        if not ok:
+            self._alerts.tell(Kind.START_FAILED, spare, text)
 
     def published(self) -> dict[str, ModelControl]:
         """What gateways follow, by public name."""
@@ -132,14 +142,15 @@ class ModelPools:
                 available=member.readiness.state is State.READY or self._can_act(member.config.id),
             )
             for member in members
-            if member.config.role is Role.STANDBY
-            and member.leaving_since is None
-            and not member.draining
-            and member.held_out is None
+            if member.config.role is Role.STANDBY and not member.drains and member.held_out is None
         ]
         if not spares:
             return None
-        coming = sum(spare.capacity for spare in spares if spare.promoted and not uses[spare.id].usable)
+        coming = sum(
+            spare.capacity
+            for spare in spares
+            if spare.promoted and not uses[spare.id].usable and self._starts.problem(spare.id) is None
+        )
         # A ramping backend counts in full: its share comes by itself.
         capacity = sum(
             float(member.tokens() or 1.0)
@@ -156,13 +167,31 @@ class ModelPools:
         log.info("standby", backend=change.backend, promote=change.promote, reason=change.reason)
         member.promoted = change.promote
         if not change.promote:
+            self._forget_start(change.backend)
             if config.standby.stop and self._can_act(change.backend):
                 orders.stops.append(change.backend)
             return
         if member.readiness.state is State.READY:
             member.arrived_at = now
-        elif self._can_act(change.backend):
-            orders.starts.append(change.backend)
+
+    def _start_spares(self, config: Config, orders: SpareOrders, now: float) -> None:
+        """Start the promoted spares that are not there, be it that the load has just called for them, or that
+        their last start failed, or that the sidecar that ordered it has ended."""
+        for name, member in self._fleet.members.items():
+            if member.config.role is not Role.STANDBY:
+                continue
+            if not member.promoted or member.readiness.state is State.READY:
+                self._forget_start(name)
+            elif _is_to_be_started(member) and self._can_act(name):
+                if self._starts.due(name, config.restart, now):
+                    orders.starts.append(name)
+                problem = self._starts.problem(name)
+                if problem is not None:
+                    self._alerts.tell(Kind.START_FAILED, name, problem)
+
+    def _forget_start(self, spare: str) -> None:
+        self._starts.forget(spare)
+        self._alerts.clear(Kind.START_FAILED, spare)
 
     def _use(self, member: Member, now: float) -> BackendUse:
         known = member.hardware(self._fleet.models)
@@ -184,9 +213,15 @@ class ModelPools:
             self._alerts.clear(Kind.FALLBACK, name)
 
 
+def _is_to_be_started(member: Member) -> bool:
+    """Whether nobody is there, and it is not one that has served and fell: that is restarted, within its
+    limits."""
+    return member.absent and not member.failures.missed and member.held_out is None and not member.drains
+
+
 def _counts(member: Member) -> bool:
     """Whether a backend that cannot serve is missed: one that an operator took out, or that never served, is
     not."""
-    if member.draining or member.leaving_since is not None:
+    if member.drains:
         return False
     return member.was_ready if not member.promoted else member.state is State.READY

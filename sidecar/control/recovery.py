@@ -17,7 +17,7 @@ from sidecar.control.member import Member
 from sidecar.control.restart import Order, Restarts, Stage
 from sidecar.control.xid import Remedy, describe, remedy
 from tokenweir.config import Config
-from tokenweir.contract.records import State
+from tokenweir.contract.records import Role, State
 
 log = structlog.get_logger(__name__)
 
@@ -117,9 +117,12 @@ class Recovery:
         for name, member in self._fleet.members.items():
             for event in member.xids.new(member.record.xids):
                 self._xid(name, member, describe(event), remedy(event.code), now)
+            if _rests(member, config):
+                member.failures.rests()
+                continue
             failure = member.containers.verdict(member.record.container, now)
             failure = failure or member.failures.verdict(now, config.restart.crash_hold)
-            if failure is None or member.leaving_since is not None:
+            if failure is None:
                 continue
             if failure.cause is Cause.OUT_OF_MEMORY:
                 self._margin.out_of_memory(now)
@@ -130,7 +133,7 @@ class Recovery:
         if what is Remedy.REMOVE:
             self.taken_out[name] = f"taken out: {text}; no restart mends it"
             self._alerts.tell(Kind.XID, name, text)
-        elif what is Remedy.RESTART and self._can_act(name):
+        elif what is Remedy.RESTART and self._can_act(name) and not member.drains:
             self.restarts.want(name, member.group(), Failure(Cause.XID, text), now)
 
     def _want(self, config: Config, name: str, member: Member, failure: Failure, now: float) -> None:
@@ -148,12 +151,22 @@ class Recovery:
                     self._alerts.clear(kind, name)
             elif member.readiness.state is State.READY:
                 self._alerts.clear(Kind.NO_ACTUATOR, name)
-        for name in self.restarts.overdue(config.restart, now):
+        for name in self.restarts.overdue(config.restart, now, self._is_there):
             self._alerts.tell(Kind.RESTART_FAILED, name, self.restarts.plans[name].text)
         due, spent = self.restarts.due(config.restart, now)
         for name in spent:
+            if self.restarts.plans[name].failure.cause is Cause.OPERATOR and self._is_there(name):
+                # It was well before: that it could not be restarted is told, and is no reason to lose it.
+                self.restarts.abandon(name, now)
+                continue
             self._alerts.tell(Kind.RESTARTS_SPENT, name, self.restarts.plans[name].text)
         return due
+
+    def _is_there(self, name: str) -> bool:
+        """Whether an engine answers, or its container runs."""
+        member = self._fleet.members[name]
+        container = member.record.container
+        return not member.absent or (container is not None and container.running)
 
     def _serves_again(self, name: str, member: Member, now: float) -> bool:
         """Whether it serves, and by another process than the one that was to be restarted: that may go on
@@ -167,3 +180,10 @@ class Recovery:
         if member.renewed_at is not None and member.renewed_at > began:
             return True
         return now - plan.since >= RENEWAL_MS
+
+
+def _rests(member: Member, config: Config) -> bool:
+    """Whether nobody misses its engine, so that it is not restarted when it goes: somebody wants it empty, it
+    is being changed, or it is a spare that is stopped while it is not needed."""
+    spare = member.config.role is Role.STANDBY and not member.promoted and config.standby.stop
+    return member.drains or spare

@@ -7,6 +7,7 @@ hour; then it is left out and somebody is called.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
@@ -15,6 +16,9 @@ from sidecar.control.failures import Cause, Failure
 from tokenweir.config.control import RestartConfig
 
 HOUR_MS: Final = 3_600_000
+UNWITNESSED_MS: Final = 60_000
+"""After so long an engine that is not there is restarted again, where the sidecar that had ordered it ended
+before the actuator had answered: nobody knows whether it was carried out."""
 
 
 class Stage(StrEnum):
@@ -43,6 +47,10 @@ class Plan:
     begun: deque[float] = field(default_factory=deque)
     """When restarts began, within the last hour."""
     text: str = ""
+    tried: bool = False
+    """Whether an attempt has failed since it was asked for."""
+    witnessed: bool = True
+    """Whether the actuator's answer was heard."""
 
     def recent(self, now: float) -> int:
         """Restarts within the last hour."""
@@ -94,6 +102,7 @@ class Restarts:
         elif plan.stage is not Stage.NONE:
             return False
         plan.stage, plan.failure, plan.since, plan.text = Stage.WANTED, failure, now, ""
+        plan.tried = False
         return True
 
     def due(self, config: RestartConfig, now: float) -> tuple[list[Order], list[str]]:
@@ -106,7 +115,8 @@ class Restarts:
         for _, name in sorted(wanting):
             plan = self.plans[name]
             recent = plan.recent(now)
-            operator = plan.failure.cause is Cause.OPERATOR
+            # The operator's word counts at once, and once: what fails is tried again by the limits.
+            operator = plan.failure.cause is Cause.OPERATOR and not plan.tried
             if recent >= config.most_per_hour and not operator:
                 plan.stage, plan.since = Stage.SPENT, now
                 plan.text = f"{recent} restarts within the last hour, the most allowed; it is left out"
@@ -130,6 +140,7 @@ class Restarts:
         if plan is None or plan.stage is not Stage.ORDERED:
             return
         plan.stage, plan.since, plan.text = (Stage.AWAITED if ok else Stage.WANTED), now, text
+        plan.tried, plan.witnessed = not ok, True
 
     def abandon(self, backend: str, now: float) -> None:
         """The restart is not carried out after all; it counts all the same."""
@@ -148,13 +159,21 @@ class Restarts:
         plan.stage, plan.since, plan.text = Stage.NONE, now, ""
         return True
 
-    def overdue(self, config: RestartConfig, now: float) -> list[str]:
-        """Backends whose restart did not bring them back in time: they are to be restarted again."""
+    def overdue(
+        self, config: RestartConfig, now: float, is_there: Callable[[str], bool] = lambda _: True
+    ) -> list[str]:
+        """Backends whose restart did not bring them back in time: they are to be restarted again. `is_there`
+        tells whether an engine answers at all."""
         late = []
         for name, plan in self.plans.items():
-            if plan.stage is Stage.AWAITED and now - plan.since >= config.give_up:
-                plan.stage, plan.since = Stage.WANTED, now
-                plan.text = f"it did not serve within {config.give_up / 1000:.0f} s of its restart"
+            if plan.stage is not Stage.AWAITED:
+                continue
+            patience = float(config.give_up)
+            if not plan.witnessed and not is_there(name):
+                patience = min(patience, UNWITNESSED_MS)
+            if now - plan.since >= patience:
+                plan.stage, plan.since, plan.tried, plan.witnessed = Stage.WANTED, now, True, True
+                plan.text = f"it did not serve within {patience / 1000:.0f} s of its restart"
                 late.append(name)
         return late
 
@@ -177,14 +196,16 @@ class Restarts:
                 "age_ms": round(now - plan.since),
                 "begun_ms": [round(now - at) for at in plan.begun],
                 "text": plan.text,
+                "tried": plan.tried,
+                "witnessed": plan.witnessed and plan.stage is not Stage.ORDERED,
             }
             for name, plan in self.plans.items()
             if plan.stage is not Stage.NONE or plan.recent(now)
         }
 
     def restore(self, state: dict[str, Any], now: float) -> None:
-        """Take over a dump. An order whose carrying out nobody saw end is awaited. Raises ValueError,
-        KeyError, TypeError on a strange one."""
+        """Take over a dump. An order whose carrying out nobody saw end is awaited, not as long as others.
+        Raises ValueError, KeyError, TypeError on a strange one."""
         plans: dict[str, Plan] = {}
         for name, value in state.items():
             stage = Stage(value["stage"])
@@ -195,6 +216,8 @@ class Restarts:
                 since=now - float(value["age_ms"]),
                 begun=deque(now - float(age) for age in value["begun_ms"]),
                 text=str(value["text"]),
+                tried=bool(value.get("tried", False)),
+                witnessed=bool(value.get("witnessed", True)),
             )
         self.plans = plans
 

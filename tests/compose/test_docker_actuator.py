@@ -14,6 +14,7 @@ import pytest
 
 from sidecar.actuators.actuator import Action, ActuationError, Order
 from sidecar.actuators.docker_engine import DockerDriver
+from sidecar.actuators.recreate import NEXT, PREVIOUS
 from sidecar.telemetry.docker_watch import DockerWatch
 from sidecar.telemetry.readings import Record
 from tokenweir.config.actuators import DockerConfig
@@ -93,8 +94,8 @@ async def until(holds: Callable[[], bool], seconds: float = 15) -> None:
             await asyncio.sleep(0.02)
 
 
-def driver(container: Any, **members: Any) -> DockerDriver:
-    return DockerDriver(DockerConfig(container=container.name, grace="1s", **members), Path())
+def driver(container: Any, container_name: str = "") -> DockerDriver:
+    return DockerDriver(DockerConfig(container=container_name or container.name, grace="1s"), Path())
 
 
 def order(action: str, *arguments: str) -> Order:
@@ -188,6 +189,20 @@ async def test_a_recreation_that_does_not_start_leaves_what_was(
     with pytest.raises(ActuationError, match=r"did not start: .*no-such-program.*; the one before runs"):
         await driver(container).act(order("apply", "no-such-program"))
     assert await ask(container) == "first"
+    names = [one.name for one in engine.containers.list(all=True, filters={"name": name})]
+    assert names == [name]
+
+
+async def test_a_recreation_that_was_cut_off_between_two_names_is_undone_by_the_next_action(
+    container: Any, engine: docker.DockerClient
+) -> None:
+    name = container.name
+    container.stop(timeout=1)
+    container.rename(name + PREVIOUS)
+    engine.containers.create(IMAGE, ["second"], name=name + NEXT)
+    text = await driver(engine.containers.get(container.id), container_name=name).act(order("restart"))
+    assert text.endswith("a change of it had been cut off, the one before was brought back")
+    assert await ask(engine.containers.get(name)) == "first"
     names = [one.name for one in engine.containers.list(all=True, filters={"name": name})]
     assert names == [name]
 

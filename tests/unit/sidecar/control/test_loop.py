@@ -27,6 +27,30 @@ def test_another_sidecar_goes_on_where_the_leader_stopped():
     assert (Kind.XID, "b") in other.loop.alerts.standing
 
 
+def test_who_takes_over_restarts_an_engine_that_fell_with_the_sidecar():
+    stage = fleet("a", "b", "c")
+    other = Scene(backends=[{"id": name, "url": f"http://{name}:1"} for name in "abc"])
+    other.looks["a"] = Look.REFUSED
+    other.loop.restore(json.loads(json.dumps(stage.loop.dump(stage.now))), other.now)
+    assert other.run(5) == [("restart", "a")]
+    unknown = Scene(backends=[{"id": name, "url": f"http://{name}:1"} for name in "abc"])
+    unknown.looks["a"] = Look.REFUSED
+    assert unknown.run(5) == []
+
+
+def test_a_change_that_was_cut_off_is_told_and_its_backend_serves():
+    stage = fleet("a", "b")
+    stage["a"].changing = "a change to --fast"
+    stage.tick()
+    other = fleet("a", "b")
+    other.loop.restore(json.loads(json.dumps(stage.loop.dump(stage.now))), other.now)
+    other.tick()
+    assert other["a"].state is State.READY
+    assert "a change to --fast was cut off" in other.loop.alerts.standing[Kind.CHANGE_CUT_OFF, "a"].text
+    other.loop.recovery.bring_back("a")
+    assert other.loop.alerts.standing == {}
+
+
 def test_one_that_does_not_lead_orders_nothing():
     stage = fleet("a", "b")
     stage.looks["a"] = Look.REFUSED

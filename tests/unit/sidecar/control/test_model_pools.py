@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from sidecar.control.alerts import Kind
@@ -111,6 +113,70 @@ def test_it_goes_back_and_is_stopped_when_the_load_is_gone():
     stage.use = {"a": 0.2, "s": 0.0}
     assert ("stop", "s") in stage.run(70)
     assert stage.published()["s"].role is Role.STANDBY
+
+
+def test_a_spare_that_was_stopped_is_not_restarted_as_if_it_had_crashed():
+    stage = spares()
+    stage.use["a"], stage.looks["s"] = 0.8, Look.OK
+    stage.run(10)
+    stage.use = {"a": 0.2, "s": 0.0}
+    assert ("stop", "s") in stage.run(70)
+    stage.looks["s"] = Look.REFUSED
+    assert stage.run(60) == []
+    assert stage.loop.alerts.standing == {}
+
+
+def test_a_start_that_fails_is_told_and_tried_again_until_the_spare_serves():
+    stage = spares()
+    stage.use["a"] = 0.8
+    assert stage.run(5) == [("start", "s")]
+    stage.loop.pools.started("s", False, "no such container", stage.now)
+    assert stage.loop.alerts.standing[Kind.START_FAILED, "s"].page
+    assert stage.run(9) == []
+    assert stage.run(2) == [("start", "s")]
+    stage.loop.pools.started("s", True, "started", stage.now)
+    stage.looks["s"] = Look.LOADING
+    stage.run(2)
+    stage.looks["s"] = Look.OK
+    assert stage.run(2) == [("warm", "s")]
+    assert stage.loop.alerts.standing == {}
+
+
+def test_where_one_spare_cannot_be_started_another_is_promoted():
+    stage = Scene(
+        backends=[
+            {"id": "a", "url": "http://a:1"},
+            *(
+                {"id": name, "url": f"http://{name}:1", "role": "standby", "kv_capacity": 10_000}
+                for name in "st"
+            ),
+        ]
+    )
+    stage.looks["s"] = stage.looks["t"] = Look.REFUSED
+    stage.use["a"] = 0.8
+    ((_, first),) = stage.run(10)
+    assert stage.run(20) == []
+    stage.loop.pools.started(first, False, "no such container", stage.now)
+    second = "s" if first == "t" else "t"
+    assert ("start", second) in stage.run(5)
+
+
+def test_the_next_leader_starts_a_promoted_spare_that_is_not_there():
+    stage = spares()
+    stage.use["a"] = 0.8
+    assert stage.run(5) == [("start", "s")]
+    other = spares()
+    other.use["a"] = 0.8
+    other.loop.restore(json.loads(json.dumps(stage.loop.dump(stage.now))), other.now)
+    assert other.run(5) == [("start", "s")]
+
+
+def test_a_promoted_spare_that_falls_is_restarted_not_started():
+    stage = spares()
+    stage.use["a"], stage.looks["s"] = 0.8, Look.OK
+    stage.run(10)
+    stage.looks["s"] = Look.REFUSED
+    assert stage.run(5) == [("restart", "s")]
 
 
 def test_burst_mode_begins_between_two_ticks():

@@ -75,6 +75,45 @@ def test_without_an_actuator_it_is_only_told():
     assert stage.loop.alerts.standing == {}
 
 
+def test_an_engine_that_somebody_wants_away_is_not_restarted_until_it_is_wanted_again():
+    stage = fleet("a", "b")
+    stage["a"].draining = True
+    stage.looks["a"] = Look.REFUSED
+    assert stage.run(60) == []
+    stage["a"].draining = False
+    assert stage.run(1) == [("restart", "a")]
+
+
+def test_an_engine_that_is_started_with_other_arguments_is_not_restarted_meanwhile():
+    stage = fleet("a", "b")
+    stage["a"].changing = "a change to --fast"
+    stage.tick()
+    assert stage["a"].state is State.DRAINING
+    assert stage.published()["a"].reasons[0] == "state: a change to --fast: drained: nothing is in flight"
+    stage.looks["a"] = Look.REFUSED
+    stage["a"].record.xids.append(XidEvent(stage.now + 1, 45, "GPU-a", "0"))
+    assert stage.run(300) == []
+    assert stage["a"].reason.startswith("a change to --fast: ")
+    stage.looks["a"], stage.tokens["a"] = Look.OK, 0.0
+    stage.run(3)
+    stage["a"].changing = None
+    stage.tick()
+    assert stage["a"].state in {State.READY, State.STARTING}
+
+
+def test_an_operators_restart_that_cannot_be_done_is_tried_by_the_limits_and_given_up():
+    stage = fleet("a", "b")
+    stage.loop.recovery.order_restart("a", stage.now)
+    tried = []
+    for _ in range(400):
+        for order in stage.tick().restarts:
+            tried.append(stage.now)
+            stage.loop.recovery.restarted(order.backend, False, "no such container", stage.now)
+    assert [round((at - tried[0]) / 1000) for at in tried] == [0, 10, 30]
+    assert stage["a"].state is State.READY
+    assert (Kind.RESTART_FAILED, "a") in stage.loop.alerts.standing
+
+
 def test_a_container_that_was_killed_for_memory_is_restarted():
     stage = fleet("a", "b")
     stage["a"].record.container = ContainerReading(

@@ -182,6 +182,42 @@ def test_another_sidecar_goes_on_with_the_same_counts():
     assert other.plans["a"].recent(1_009_000) == 1
 
 
+def taken_over():
+    """The restarts of a sidecar that took over while another's order was carried out."""
+    restarts = Restarts()
+    restarts.want("a", "g", OOM, 0)
+    due(restarts, 0)
+    other = Restarts()
+    other.restore(json.loads(json.dumps(restarts.dump(1000))), 1000)
+    return other
+
+
+def test_an_order_of_which_nobody_saw_the_end_is_repeated_soon_where_no_engine_is_there():
+    restarts = taken_over()
+    assert restarts.overdue(CONFIG, 59_000, lambda _: False) == []
+    assert restarts.overdue(CONFIG, 61_000, lambda _: False) == ["a"]
+    assert due(restarts, 61_000) == (["a"], [])
+    restarts.carried_out("a", True, "done", 62_000)
+    assert restarts.overdue(CONFIG, 200_000, lambda _: False) == []
+
+
+def test_an_order_of_which_nobody_saw_the_end_is_awaited_while_its_engine_is_there():
+    restarts = taken_over()
+    assert restarts.overdue(CONFIG, 500_000, lambda _: True) == []
+    third = Restarts()
+    third.restore(json.loads(json.dumps(restarts.dump(500_000))), 500_000)
+    assert third.overdue(CONFIG, 500_000, lambda _: False) == ["a"]
+
+
+def test_an_operators_restart_that_fails_waits_before_it_is_tried_again():
+    restarts = Restarts()
+    restarts.want("a", "g", Failure(Cause.OPERATOR, "asked for"), 0)
+    assert due(restarts, 0) == (["a"], [])
+    restarts.carried_out("a", False, "no such container", 100)
+    assert due(restarts, 5000) == ([], [])
+    assert due(restarts, 10_000) == (["a"], [])
+
+
 def test_a_strange_dump_is_refused():
     with pytest.raises((KeyError, ValueError, TypeError)):
         Restarts().restore({"a": {"stage": "flying"}}, 0)
