@@ -103,7 +103,9 @@ class ControlPlane:
         self.completions = Completions(
             self.client, self.leader, self._known_backends, self._completed, self.state_dir
         )
-        self.loop = ControlLoop(self.fleet, self.gateways, self.can_act, self._mean_output)
+        self.loop = ControlLoop(
+            self.fleet, self.gateways, self.can_act, self._mean_output, self._prediction_deviations
+        )
         self.operations = Operations(
             self.fleet,
             self.loop,
@@ -252,6 +254,10 @@ class ControlPlane:
     def _mean_output(self, model: str) -> float | None:
         stats = self.completions.figures.published().get(model)
         return None if stats is None else stats.mean
+
+    def _prediction_deviations(self) -> dict[str, float | None]:
+        figures = self.completions.deviation.figures(wall_ms())
+        return {model: one.deviation for model, one in figures.items() if model != FLEET}
 
     def _actuator(self, backend_id: str) -> Actuator | None:
         return self.actuators.of(backend_id)

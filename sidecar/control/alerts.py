@@ -26,6 +26,9 @@ class Kind(StrEnum):
     NO_ACTUATOR = "no_actuator"
     OUT_OF_MEMORY = "out_of_memory"
     FALLBACK = "fallback"
+    FRAGMENTATION = "fragmentation"
+    CONTEXT_SWITCH = "context_switch"
+    PREDICTION_DEVIATION = "prediction_deviation"
 
 
 PAGES: Final = frozenset({Kind.XID, Kind.RESTARTS_SPENT, Kind.RESTART_FAILED, Kind.START_FAILED})

@@ -16,6 +16,7 @@ from sidecar.clock import wall_ms
 from sidecar.control.alerts import Alerts, Kind
 from sidecar.control.fleet import Fleet
 from sidecar.control.gateways import Gateways
+from sidecar.control.indicator_alerts import Deviations, IndicatorAlerts
 from sidecar.control.margin import Margin
 from sidecar.control.model import ModelDecisions
 from sidecar.control.model_pools import ModelPools
@@ -46,13 +47,16 @@ class ControlLoop:
         gateways: Gateways,
         can_act: Callable[[str], bool],
         output: Callable[[str], float | None],
+        deviations: Deviations = dict,
     ) -> None:
-        """`can_act` tells whether a backend has an actuator, `output` a model's mean output in tokens."""
+        """`can_act` tells whether a backend has an actuator, `output` a model's mean output in tokens,
+        `deviations` how far predictions of each model are from its outputs."""
         self.alerts = Alerts()
         self.margin = Margin()
         self.recovery = Recovery(fleet, can_act, self.alerts, self.margin)
         self.rollout = Rollout(fleet)
         self.pools = ModelPools(fleet, gateways, self.recovery, self.alerts, can_act=can_act, output=output)
+        self.indicators = IndicatorAlerts(fleet, self.alerts, deviations)
         self._fleet = fleet
         self._gateways = gateways
 
@@ -92,6 +96,7 @@ class ControlLoop:
         warm_ups = self.rollout.arrivals(config, leading, now)
         changed, spares = self.pools.decide(config, leading, now)
         self.rollout.ramps(config, self.models, now)
+        self.indicators.step(now)
         for name, member in self._fleet.members.items():
             changed |= self._fleet.note(member, states[name])
         return changed, Orders(restarts, spares.starts, spares.stops, warm_ups)
