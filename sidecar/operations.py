@@ -86,7 +86,9 @@ class Operations:
         await tasks.cancel(self._running.values())
 
     def _begin(self, name: str, work: Coroutine[Any, Any, None]) -> bool:
-        if name in self._running:
+        running = self._running.get(name)
+        # What has just reported its end may be ordered again before its task is cleared away.
+        if running is not None and not running.done():
             work.close()
             return False
         task = asyncio.create_task(work, name=name)
@@ -95,7 +97,8 @@ class Operations:
         return True
 
     def _ended(self, name: str, task: asyncio.Task[None]) -> None:
-        self._running.pop(name, None)
+        if self._running.get(name) is task:
+            del self._running[name]
         if not task.cancelled() and task.exception() is not None:
             log.error("operation_failed", operation=name, exc_info=task.exception())
         self._hands.changed()
