@@ -26,6 +26,10 @@ local function explain(r, status)
   if r.no_answer then
     return 502, "upstream_broke", "What the backend sent is no answer."
   end
+  if status == 500 and r.tries > 0 and upstream_log.sent() == 0 then
+    r.unconnected = true
+    return 503, "no_capacity", "The gateway has no connection left (limits.connections). Try again later.", 2
+  end
   status = r.cut or status
   if (status == 502 or status == 504) and r.backend and not r.cut and upstream_log.sent() == 0 then
     return 503, "no_capacity", "No backend could be reached. Try again later.", 2

