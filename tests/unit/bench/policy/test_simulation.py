@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isnan
+from math import inf, isnan
 
 import pytest
 
@@ -122,13 +122,19 @@ def test_the_ledger_sees_the_progress_of_streams() -> None:
     assert set(seen) <= {0, -1}, "only the first token is told by the time of the next"
 
 
-def test_coarse_steps_change_little() -> None:
+@pytest.mark.parametrize("rate", [3, 5, 8])
+def test_coarse_steps_change_little(rate: float) -> None:
+    """With many waiting too. Nobody is refused here: a refusal hangs on an estimate near a limit, so one that falls
+    otherwise for any small reason changes who is served from then on, and finer steps would not tell more."""
+
     def mean(step_ms: float) -> float:
-        asked, fleet = jobs(400, rate=3), servers()
-        run(asked, fleet, Tokenweir(fleet, 1, "predictive"), step_ms=step_ms)
+        asked, fleet = jobs(400, rate=rate), servers()
+        router = Tokenweir(fleet, 1, "predictive")
+        router.MOST_WAIT_MS = inf
+        run(asked, fleet, router, step_ms=step_ms)
         return sum(job.finished - job.arrival for job in asked) / len(asked)
 
-    assert mean(100) == pytest.approx(mean(0), rel=0.03)
+    assert mean(100) == pytest.approx(mean(0), rel=0.02)
 
 
 def test_without_predictions_the_running_figures_serve() -> None:
