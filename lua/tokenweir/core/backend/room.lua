@@ -14,8 +14,10 @@ local wanted = {}
 --- Engines hand their memory out in blocks: each sequence leaves up to a block's rest unused.
 local BLOCK = 16
 --- An engine that preempts loses time where it is full, and no request. It is filled up to just below where it would
--- let no further request in (vLLM leaves 1 % free), and no margin is kept for what was predicted too short.
-local PREEMPTING_CAP = 0.97
+-- let no further request in (vLLM leaves 1 % free), and no margin is kept for what was predicted too short. Its peak
+-- may be a tenth above its capacity: buckets count too high, and memory that stands empty costs more than it costs to
+-- evict one request in fifty.
+local PREEMPTING_CAP, PREEMPTING_PEAK = 0.97, 1.1
 
 local _M = { NO = NO, MAYBE = MAYBE, YES = YES }
 
@@ -24,14 +26,14 @@ local function cap(view, i)
   return view.fleet.preempts[i] ~= 0 and PREEMPTING_CAP or view.settings.kv_cap
 end
 
--- Tokens that are kept free beyond the predicted peak.
-local function margin(view, i, own)
-  local row = view.load[i]
+-- What the predicted peak on backend i may come to.
+local function most(view, i, own)
+  local row, capacity = view.load[i], view.fleet.capacity[i]
   local rests = BLOCK * (row.n + own.n)
   if view.fleet.preempts[i] ~= 0 then
-    return rests
+    return PREEMPTING_PEAK * capacity - rests
   end
-  return rests + view.settings.z * deviation(row, own, view.settings.common_deviation)
+  return capacity - rests - view.settings.z * deviation(row, own, view.settings.common_deviation)
 end
 
 --- What the totals alone can say.
@@ -50,12 +52,12 @@ function _M.glance(view, i, own)
   if row.held + own.prompt > cap(view, i) * capacity then
     return NO
   end
-  local free = capacity - margin(view, i, own)
-  if bound(row, own) <= free then
+  local highest = most(view, i, own)
+  if bound(row, own) <= highest then
     return YES
   end
   -- The peak is never below what is held at once.
-  return row.held + own.prompt <= free and MAYBE or NO
+  return row.held + own.prompt <= highest and MAYBE or NO
 end
 
 --- What the buckets say of a backend for which `glance` said MAYBE.
@@ -64,7 +66,7 @@ function _M.fits(view, i, own)
   if fill then
     fill(i)
   end
-  return walk(view.load[i], own) + margin(view, i, own) <= view.fleet.capacity[i]
+  return walk(view.load[i], own) <= most(view, i, own)
 end
 
 --- The backend that will have room for a request soonest: the least still to be released there, over how fast it
@@ -84,7 +86,7 @@ function _M.soonest(view, candidates, count, request, kept)
     local each = row.n > 0 and (row.held + row.remaining) / row.n or 0
     local short = 0
     if capacity > 0 then
-      short = bound(row, wanted) + margin(view, i, wanted) - capacity
+      short = bound(row, wanted) - most(view, i, wanted)
     end
     if concurrency > 0 and row.n > 0 then
       short = max(short, (row.n + wanted.n - concurrency) * each)

@@ -45,20 +45,22 @@ def test_the_margin_counts_against_the_capacity(lua: Any) -> None:
 
 
 def test_every_sequence_may_leave_the_rest_of_a_block_unused(lua: Any) -> None:
-    for capacity, fits in ((1000 + 10 + 10 + 11 * BLOCK, True), (1000 + 10 + 10 + 11 * BLOCK - 1, False)):
+    peak = 1000 + 10 + 10 + 11 * BLOCK
+    for capacity, fits in ((math.ceil(peak / 1.1), True), (math.floor(peak / 1.1), False)):
         room = Room(lua, capacity=capacity, engine="vllm")
         for _ in range(10):
             room.view.hold(1, prompt=100, mean=1, sd=0)
         assert room.fits(prompt=9, mean=1) is fits
 
 
-def test_an_engine_that_preempts_is_filled_up_without_a_margin(lua: Any) -> None:
+def test_an_engine_that_preempts_is_filled_up_without_a_margin_and_a_tenth_beyond(lua: Any) -> None:
     asked = {"prompt": 400, "mean": 500, "sd": 500}
     assert not Room(lua, capacity=1000).fits(**asked)
     assert Room(lua, capacity=1000, engine="vllm").fits(**asked)
     assert Room(lua, capacity=1000, engine="sglang").fits(**asked)
     assert not Room(lua, capacity=1000, engine="llamacpp").fits(**asked)
-    assert not Room(lua, capacity=1000, engine="vllm").fits(prompt=400, mean=600)
+    for mean, fits in ((1100 - 400 - BLOCK, True), (1101 - 400 - BLOCK, False)):
+        assert Room(lua, capacity=1000, engine="vllm").fits(prompt=400, mean=mean) is fits
 
 
 def test_an_engine_that_preempts_is_not_filled_so_far_that_it_lets_nobody_in(lua: Any) -> None:
