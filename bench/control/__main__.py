@@ -42,7 +42,7 @@ async def play(
 
 
 def run(
-    chosen: list[Scenario], quick: bool, folder: Path, console: Console
+    chosen: list[Scenario], quick: bool, seeds: int, folder: Path, console: Console
 ) -> tuple[list[dict[str, Any]], list[Bar]]:
     """Play the scenarios on one fleet, all of them once for each seed."""
     cases: list[dict[str, Any]] = []
@@ -50,7 +50,7 @@ def run(
     typical: list[Bar] = []
     with contextlib.ExitStack() as stack:
         fleet = Fleet(folder, stack)
-        for seed in range(SEED, SEED + (1 if quick else SEEDS)):
+        for seed in range(SEED, SEED + seeds):
             for number, scenario in enumerate(chosen):
                 # No two plays share the ids of their requests.
                 own = 100 * seed + number
@@ -114,13 +114,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.control", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="each scenario once, shorter")
     parser.add_argument("--only", nargs="+", default=[], help="words that the names of the scenarios hold")
+    parser.add_argument("--seeds", type=int, help="how often the chosen scenarios are played")
     options = parser.parse_args()
+    if options.seeds and not options.only:
+        parser.error("--seeds goes with --only: what is written is of all seeds")
+    seeds = options.seeds or (1 if options.quick else SEEDS)
     chosen = [one for one in SCENARIOS if not options.only or any(word in one.name for word in options.only)]
     console = report.console()
     with tempfile.TemporaryDirectory(prefix="tokenweir-bench-") as name:
         folder = Path(name)
         folder.chmod(0o755)
-        cases, bars = run(chosen, options.quick, folder, console)
+        cases, bars = run(chosen, options.quick, seeds, folder, console)
     show(cases, console)
     report.show_bars(bars, console)
     if options.only:

@@ -112,17 +112,19 @@ class Page:
 
     def buckets(self, name: str) -> dict[float, float] | None:
         """Upper bound -> observations up to it, over all label sets, or None. The last bound is infinite."""
-        needle = f"\n{name}_bucket".encode()
+        body, needle = self.body, f"\n{name}_bucket".encode()
         found: dict[float, float] = {}
-        at = self.body.find(needle)
+        at = self._place(f"{name}_bucket", needle)
+        group_end = body.find(b"\n#", at + 1)
+        group_end = len(body) if group_end < 0 else group_end
         while at >= 0:
-            end = self.body.find(b"\n", at + 1)
-            end = len(self.body) if end < 0 else end
-            sample = _sample(self.body, at + len(needle), end)
-            bound = _number(label(sample[0], "le")) if sample is not None else None
+            end = body.find(b"\n", at + 1)
+            end = len(body) if end < 0 else end
+            sample = _sample(body, at + len(needle), end)
+            bound = _bound(sample[0]) if sample is not None else None
             if sample is not None and bound is not None and isfinite(sample[1]):
                 found[bound] = found.get(bound, 0) + sample[1]
-            at = self.body.find(needle, end)
+            at = end if body.startswith(needle, end) else body.find(needle, end, group_end)
         return found or None
 
     def _place(self, name: str, needle: bytes) -> int:
@@ -292,6 +294,17 @@ def _sample(body: bytes, at: int, end: int) -> tuple[bytes, float] | None:
             return None
     try:
         return labels, float(words[0])
+    except ValueError:
+        return None
+
+
+def _bound(labels: bytes) -> float | None:
+    """The value of the label `le`."""
+    at = labels.find(b',le="') + 5
+    if at < 5:
+        return _number(label(labels, "le"))
+    try:
+        return float(labels[at : labels.find(b'"', at)])
     except ValueError:
         return None
 

@@ -168,3 +168,26 @@ def test_sums_and_counts_are_found_in_every_order(lines, wanted):
     page = f'# TYPE h histogram\nh_bucket{{le="+Inf"}} 3\n{lines}# TYPE n gauge\nn 5\n'.encode()
     assert Page(page).histogram("h") == wanted
     assert Page(page.removesuffix(b"# TYPE n gauge\nn 5\n")).histogram("h") == wanted
+
+
+@pytest.mark.parametrize(
+    "label",
+    ['le="0.5"', 'model="a",le="0.5"', 'le="0.5",model="a"', 'role="x",le="0.5"', 'handle="9,le=x",le="0.5"'],
+)
+def test_the_bound_of_a_bucket_is_found_among_its_labels(label):
+    page = f"# TYPE h histogram\nh_bucket{{{label}}} 3\nh_sum 1\nh_count 4\n# TYPE i gauge\ni 1\n"
+    assert Page(page.encode()).buckets("h") == {0.5: 3}
+
+
+def test_buckets_of_several_label_sets_add_up_and_are_found_where_they_were():
+    def page(count):
+        sets = "".join(
+            f'h_bucket{{e="{e}",le="1"}} {count}\nh_bucket{{e="{e}",le="+Inf"}} {2 * count}\n'
+            f'h_count{{e="{e}"}} 2\nh_sum{{e="{e}"}} 3\n'
+            for e in "ab"
+        )
+        return f"# TYPE h histogram\n{sets}# TYPE i gauge\ni 1\n".encode()
+
+    places = {}
+    for count in (1, 7, 1000):
+        assert Page(page(count), places).buckets("h") == {1: 2 * count, float("inf"): 4 * count}
