@@ -111,6 +111,9 @@ class Operations:
             return
         try:
             outcome = await actuator.restart(order.failure.text)
+            if outcome.late:
+                self._loop.recovery.late(backend, outcome.detail)
+                outcome = await actuator.end() or outcome
         except Exception as error:
             self._loop.recovery.restarted(backend, False, f"{type(error).__name__}: {error}", monotonic_ms())
             raise
@@ -177,6 +180,8 @@ class Operations:
                 async with asyncio.timeout(deadline_ms / 1000):
                     await self._until_empty(backend)
             outcome = await actuator.apply(arguments, "another variant")
+            if outcome.late:
+                outcome = await actuator.end() or outcome
             log.info("variant_applied", backend=backend, ok=outcome.ok, detail=outcome.detail)
             if outcome.ok and not outcome.dry_run:
                 changed()

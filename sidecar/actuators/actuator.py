@@ -35,6 +35,8 @@ class Outcome:
     duration_ms: float
     dry_run: bool = False
     """Nothing was done: `detail` says what would have been."""
+    late: bool = False
+    """It has outlasted its time and is still under way: see `Actuator.end`."""
 
 
 class Actuator(Protocol):
@@ -57,6 +59,9 @@ class Actuator(Protocol):
     async def apply(self, arguments: Sequence[str], reason: str = "") -> Outcome:
         """Restart it with these arguments in place of its own: those of the container, not of its entry
         point; of a command or a webhook, what its receiver makes of them."""
+
+    async def end(self) -> Outcome | None:
+        """Wait for the end of what is under way, however long that takes; None where nothing is."""
 
 
 class ActuationError(Exception):

@@ -92,7 +92,13 @@ class GuardedActuator:
             return task.result()
         text = f"no end within {self._timeout_ms / 1000:.0f} s (`timeout`)"
         self._audit.note(order, self.kind, "late", text, monotonic_ms() - now)
-        return Outcome(action, False, text, monotonic_ms() - now)
+        return Outcome(action, False, text, monotonic_ms() - now, late=True)
+
+    async def end(self) -> Outcome | None:
+        """As in `Actuator`."""
+        if self._under_way is None:
+            return None
+        return await asyncio.shield(self._under_way[2])
 
     async def _carry_out(self, order: Order, began: float) -> Outcome:
         """The action to its end, also when nobody waits for it any more."""

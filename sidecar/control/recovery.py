@@ -90,6 +90,10 @@ class Recovery:
         else:
             self._alerts.tell(Kind.RESTART_FAILED, backend, text)
 
+    def late(self, backend: str, text: str) -> None:
+        """The actuator has not answered to a restart in time, and is still at it."""
+        self._alerts.tell(Kind.RESTART_FAILED, backend, text)
+
     def not_restarted(self, backend: str, now: float) -> None:
         """In a dry run nothing is done: what was there goes on as it is."""
         self.restarts.abandon(backend, now)

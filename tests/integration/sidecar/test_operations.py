@@ -142,6 +142,31 @@ async def test_a_program_that_fails_is_told_and_tried_again(stage):
     assert await made.get("/api/alerts") == []
 
 
+async def test_a_program_that_hangs_is_told_and_waited_for(stage):
+    hanging = program("echo restart a >> told; until test -e go; do sleep 0.05; done")
+    made = await stage(actuator={"command": {"restart": hanging}, "timeout": "60s"})
+    made.sidecar.plane.actuators.of("a")._timeout_ms = 300
+    await made.order("restart", 202)
+
+    async def alert() -> str:
+        return "".join(
+            one["text"] for one in await made.get("/api/alerts") if one["kind"] == "restart_failed"
+        )
+
+    async def late() -> bool:
+        return "no end within" in await alert()
+
+    await until(late, what="the alert")
+    await asyncio.sleep(1)
+    assert made.told() == ["restart a"]
+    assert (await made.get("/api/control"))["restarts"]["a"].startswith("restart ordered")
+    (made.sidecar.plane.folder / "go").touch()
+    await asyncio.to_thread(made.first.restart)
+    await made.until_state("ready")
+    assert await alert() == ""
+    assert made.told() == ["restart a"]
+
+
 async def test_another_variant_waits_for_what_runs_there(stage):
     made = await stage()
     put_lease(made.store, a=1)

@@ -97,6 +97,21 @@ async def test_a_second_action_is_refused_while_one_is_under_way(actuator, drive
     assert len(driver.orders) == 1
 
 
+async def test_the_end_of_a_late_action_can_be_awaited(driver, audit):
+    actuator = GuardedActuator("gpu-a", driver, audit, timeout_ms=20, dry_run=False)
+    assert await actuator.end() is None
+    driver.go.clear()
+    late = await actuator.restart()
+    assert (late.ok, late.late) == (False, True)
+    waiting = [asyncio.create_task(actuator.end()) for _ in range(2)]
+    await asyncio.sleep(0.01)
+    waiting[0].cancel()
+    driver.go.set()
+    outcome = await waiting[1]
+    assert (outcome.ok, outcome.late, outcome.detail) == (True, False, "restart is done")
+    assert stages(audit)[-1] == ("restart", "done")
+
+
 async def test_an_action_that_outlasts_its_time_is_late_and_still_under_way(driver, audit):
     actuator = GuardedActuator("gpu-a", driver, audit, timeout_ms=20, dry_run=False)
     driver.go.clear()
