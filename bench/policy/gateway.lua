@@ -108,11 +108,15 @@ return function(policy_name, seed)
     affinity.watch(memory, view, everyone, size, stay.use)
   end
 
-  --- A request by its number; `mean` < 0: by the running figures. Its session: two halves of a hash, or nil.
-  function gateway.request(id, prompt, mean, median, q90, sd, session, session_set)
-    local r = { prompt = prompt, n = 1, draw = random(), session = session, session_set = session_set, pool = pool }
+  --- A request by its number; `mean` < 0: by the running figures. Its session: two halves of a hash, or nil; the most
+  -- that its client wants of it, tokens, or nil.
+  function gateway.request(id, prompt, mean, median, q90, sd, session, session_set, max_tokens)
+    local r = {
+      prompt = prompt, n = 1, draw = random(), session = session, session_set = session_set, pool = pool,
+      max_tokens = max_tokens,
+    }
     if mean < 0 or judged.left then
-      running.predict(stats, nil, CLASS_THRESHOLD, nil, r)
+      running.predict(stats, max_tokens, CLASS_THRESHOLD, nil, r)
     else
       r.mean, r.median, r.q90, r.sd = mean, median, q90, sd
       r.class = median < CLASS_THRESHOLD and "low" or "high"
@@ -281,21 +285,21 @@ return function(policy_name, seed)
     return sum
   end
 
-  --- It waits, in the core's order; `flow` is whose it is, `most` how long it may wait, ms.
-  -- @return whether it will probably not be served by then: it is refused
-  function gateway.enter(id, flow, now, most)
+  --- It waits, in the core's order; `flow` is whose it is, `most` how long it may wait, ms, `priority` its class.
+  -- @return whether it will probably not be served by then: it is refused; and its wait as it is told, ms, or nil
+  function gateway.enter(id, flow, now, most, priority)
     local r = records[id]
     local w = {
-      id = id, record = r, priority = "normal", class = r.class, flow = flow, work = r.prompt + math.ceil(r.mean),
-      reason = "full",
+      id = id, record = r, priority = priority or "normal", class = r.class, flow = flow, work = r.prompt + math.ceil(r.mean),
+      reason = "full", until_ms = now + most,
     }
     waiters[id] = w
     queue.push(line, w, now, function()
       return release_rate(r)
     end)
-    local _, ms = queue.expect(line, w, now)
-    local least = queue.at_least(line, ms)
-    return least ~= nil and least > most
+    local _, ms, _, whole = queue.expect(line, w, now)
+    local least = queue.at_least(line, whole)
+    return least ~= nil and least > most, ms
   end
 
   function gateway.leave(id, now)

@@ -198,7 +198,8 @@ class Tokenweir(Router):
         """It joins the queue."""
         self._jobs[job.number] = job
         self._arrivals[job.number] = now
-        if self._gateway.enter(job.number, job.key.encode(), now, self.MOST_WAIT_MS):
+        hopeless, _ = self._gateway.enter(job.number, job.key.encode(), now, self.MOST_WAIT_MS)
+        if hopeless:
             self._hopeless.append(job)
 
     def next(self, now: float) -> tuple[Job, int] | None:

@@ -153,18 +153,17 @@ function _M.leave(w)
   end
 end
 
---- @return position, ms, most: see `core/queue`; number of all who wait for its model
+--- @return position, ms, most, whole: see `core/queue`; number of all who wait for its model
 function _M.expect(w, now)
-  local position, ms, most = core.expect(by_place[w.place].q, w, now)
+  local position, ms, most, whole = core.expect(by_place[w.place].q, w, now)
   w.estimate = w.estimate or ms
-  return position, ms, most, max(1, queue_lines.depth(w.place))
+  return position, ms, most, whole, max(1, queue_lines.depth(w.place))
 end
 
---- @param more ms that it takes after its wait
+--- @param ms number or nil, of the whole wait and what comes after it
 -- @return ms that it has to have time for, see `core.at_least`; nil: nothing was measured
-function _M.at_least(w, now, more)
-  local _, ms = _M.expect(w, now)
-  return core.at_least(by_place[w.place].q, ms and ms + more)
+function _M.at_least(w, ms)
+  return core.at_least(by_place[w.place].q, ms)
 end
 
 --- Some waiter of this worker, or nil.

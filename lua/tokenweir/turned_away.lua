@@ -22,8 +22,8 @@ local _M = {}
 
 --- What one that waits could expect at this moment.
 function _M.expectation(w, now)
-  local position, ms, most, waiting = queues.expect(w, now)
-  return { position = position, ms = ms, most = most, waiting = max(position, waiting), reason = w.reason }
+  local position, _, _, whole, waiting = queues.expect(w, now)
+  return { position = position, ms = whole, waiting = max(position, waiting), reason = w.reason }
 end
 
 --- ms that the fastest backend would take over a request.

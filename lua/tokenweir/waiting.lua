@@ -123,16 +123,20 @@ local function has_room(w, place, queue)
     and queue_lines.waiting_bytes(c) + w.bytes <= (class.max_bytes or queue.max_bytes)
 end
 
--- Whether a request has no time even for the shortest wait that is to be expected.
-local function hopeless(w, r, known, now, until_ms)
-  local least = queues.at_least(w, now, 0)
+-- Which bound leaves a request no time even for the shortest wait that is to be expected: "deadline", "max_wait", or
+-- nil.
+local function hopeless(w, r, known, now)
+  local _, _, _, whole = queues.expect(w, now)
+  local least = queues.at_least(w, whole)
   if not least then
-    return false
+    return nil
   end
-  if now + least > until_ms then
-    return true
+  if now + least > w.until_ms then
+    return w.until_ms == r.deadline and "deadline" or "max_wait"
   end
-  return r.deadline ~= nil and now + queues.at_least(w, now, turned_away.shortest(known, r)) > r.deadline
+  if r.deadline and now + queues.at_least(w, whole + turned_away.shortest(known, r)) > r.deadline then
+    return "deadline"
+  end
 end
 
 -- Ends a request that is not served.
@@ -169,13 +173,12 @@ end
 -- @return table `known`, as it is now
 function _M.wait(r, known, now, reason)
   local queue = known.queue
-  local allowed = max_wait.of(r, queue)
-  local until_ms = now + allowed
+  local until_ms = now + max_wait.of(r, queue)
   if r.deadline then
     until_ms = min(until_ms, r.deadline)
   end
   local w = waiter_of(r)
-  w.reason, w.told, w.looked_at = reason, early_hints.wanted(queue.early_hints), 0
+  w.until_ms, w.reason, w.told, w.looked_at = until_ms, reason, early_hints.wanted(queue.early_hints), 0
   local fits = has_room(w, r.pool.place, queue)
   queues.enter(w, known, now)
   r.waiter = w
@@ -186,10 +189,11 @@ function _M.wait(r, known, now, reason)
   if not w.granted then
     second_opinion.ask(r, known.settings)
   end
-  if not w.granted and hopeless(w, r, known, now, until_ms) then
-    return give_up(w, r, r.deadline and r.deadline < now + allowed and "deadline" or "max_wait", now)
-  end
   if not w.granted then
+    local bound = hopeless(w, r, known, now)
+    if bound then
+      return give_up(w, r, bound, now)
+    end
     body.put_aside(r)
   end
   while not w.granted do

@@ -8,7 +8,7 @@ local memory = require "tokenweir.core.queue.memory"
 local wait = require "tokenweir.core.queue.wait"
 
 local before = line.before
-local floor, max, min = math.floor, math.max, math.min
+local floor, huge, max, min = math.floor, math.huge, math.max, math.min
 
 local CLASS, LAST_CLASS, MARKS = memory.CLASS, memory.LAST_CLASS, memory.MARKS
 
@@ -84,19 +84,21 @@ function _M.of(q, w, now)
   local count, work, same = ahead(q, w)
   local raw = wait.raw(q.shared, work + w.work, w.tag)
   if not raw then
-    return count + 1, nil, nil
+    return count + 1, nil, nil, nil
   end
   if not w.raw and wait.is_measured(q.shared) then
     w.raw, w.raw_at = raw, now  -- to be compared with what comes true
   end
   local class = CLASS[w.priority]
-  local likely, share = raw * wait.factor(q.shared, raw), q.floors[class]
-  if q.settings.order == "fifo" or share <= 0 then
-    return count + 1, likely, nil
+  local whole, share, most = raw * wait.factor(q.shared, raw), q.floors[class], nil
+  if q.settings.order ~= "fifo" and share > 0 then
+    most = max(raw, wait.raw(q.shared, (same + w.work) / share))
+    whole = min(whole, most)
   end
-  local most = max(raw, wait.raw(q.shared, (same + w.work) / share))
-  likely = min(likely, most)
-  return count + 1, likely, w.priority == "low" and most or nil
+  -- If it is served at all, then before its time is over: those of its flow who stand before it and have no more time
+  -- than it give up meanwhile, though their work is reckoned.
+  local left = w.until_ms and max(0, w.until_ms - now) or huge
+  return count + 1, min(whole, left), w.priority == "low" and most and min(most, left) or nil, whole
 end
 
 return _M

@@ -5,7 +5,7 @@
 --   queue.push(q, w, now)
 --   local w, found = queue.next(q, now, tide, try, hold)   -- again and again until it returns nil
 --   queue.remove(q, w, now)                            -- one that gives up; whom `next` returns is out already
---   local position, ms, most = queue.expect(q, w, now)
+--   local position, ms, most, whole = queue.expect(q, w, now)
 --
 -- A waiter `w` is a table of the caller's:
 --   priority  "high", "normal" or "low"
@@ -15,6 +15,7 @@
 --   weight    of the flow (default 1), times that of the class
 --   bytes     of the request (default 0)
 --   label     string that others may know it by (default ""), up to 71 bytes
+--   until_ms  when it gives up, where it does
 -- and gets besides: key, tag, cost, flow_id, came, raw, raw_at, blocked, tried, since, hold, waits (true while it is
 -- in here).
 --
@@ -277,18 +278,19 @@ end
 -- somebody waits.
 _M.measure = expect.measure
 
---- The shortest that one may have to wait that is told to expect `ms`: who has no time for that is refused at once. An
--- estimate is what most do not exceed, and many are served sooner: a request that could have been served is not to be
--- refused.
--- @param ms number or nil: what `expect` said
+--- The shortest that one may have to wait whose whole wait is reckoned as `ms`: who has no time for that is refused at
+-- once. An estimate is what most do not exceed, and many are served sooner: a request that could have been served is
+-- not to be refused.
+-- @param ms number or nil: the `whole` of `expect`
 -- @return number ms, or nil: nothing was measured
 function _M.at_least(q, ms)
   return ms and wait.is_measured(q.shared) and CERTAIN * ms or nil
 end
 
 --- What a waiter may expect.
--- @return number position, 1: next; ms that it will probably wait from now on, nil while no rate is known; for low
---   priority the most that it will wait, where its class is left no more than its floor
+-- @return number position, 1: next; ms that it will probably wait from now on if it is served, nil while no rate is
+--   known; for low priority the most that it will wait, where its class is left no more than its floor; ms that it
+--   would probably wait if it never gave up
 _M.expect = expect.of
 
 return _M

@@ -57,8 +57,9 @@ class Queues:
         worker: int = 0,
         output: str = "low",
         weight: float = 1,
+        allowed: float | None = None,
     ) -> None:
-        """A request comes to wait; each comes a ms after the one before."""
+        """A request comes to wait, for `allowed` ms at most; each comes a ms after the one before."""
         self.now += 1
         waiter = LUA.table_from(
             {
@@ -72,6 +73,8 @@ class Queues:
                 b"label": (flow or name).encode(),
             }
         )
+        if allowed is not None:
+            waiter[b"until_ms"] = self.now + allowed
         QUEUE.push(self.queues[worker], waiter, self.now)
         self.waiters[name] = (worker, waiter)
 
@@ -134,8 +137,12 @@ class Queues:
 
     def expect(self, name: str) -> tuple[int, float | None, float | None]:
         """(position, ms, most) of a waiter."""
+        return self.expect_whole(name)[:3]
+
+    def expect_whole(self, name: str) -> tuple[int, float | None, float | None, float | None]:
+        """(position, ms, most, whole) of a waiter."""
         worker, waiter = self.waiters[name]
         for queue in self.queues:
             QUEUE.measure(queue, self.now)
-        position, ms, most = QUEUE.expect(self.queues[worker], waiter, self.now)
-        return position, ms, most
+        position, ms, most, whole = QUEUE.expect(self.queues[worker], waiter, self.now)
+        return position, ms, most, whole

@@ -58,6 +58,34 @@ def test_one_has_to_have_time_for_half_of_what_it_may_expect_once_the_rate_is_me
     assert queues.at_least(None) is None
 
 
+def test_nobody_is_told_more_than_it_may_wait_and_the_whole_wait_stays_known() -> None:
+    queues = Queues(order="fifo")
+    for k in range(299):
+        queues.push(str(k), work=100)
+    queues.push("299", work=100, allowed=12_000)
+    served_every(queues, 50, 200)
+    assert queues.now < 12_000
+    left = 12_000 + 1300 - queues.now
+    _, ms, _, whole = queues.expect_whole("299")
+    assert ms == pytest.approx(left)
+    assert whole == pytest.approx(USUAL * 100 * 50, rel=0.1)
+    queues.now += 20_000
+    _, ms, _, whole = queues.expect_whole("299")
+    assert ms == 0
+    assert whole is not None and whole > 0
+
+
+def test_low_priority_is_told_no_range_beyond_what_it_may_wait() -> None:
+    queues = Queues(low=(1, 0.01))
+    for k in range(300):
+        queues.push(str(k), work=100, priority="high", flow=f"f{k}")
+    queues.push("low", work=1000, priority="low", allowed=30_000)
+    served_every(queues, 50, 200)
+    _, ms, most, whole = queues.expect_whole("low")
+    assert ms is not None and most is not None and whole is not None
+    assert ms <= most <= 30_000
+
+
 def test_the_rate_follows_what_changes() -> None:
     queues = Queues(order="fifo")
     for k in range(900):
