@@ -13,6 +13,7 @@ local region = require "tokenweir.region"
 local room = require "tokenweir.core.backend.room"
 local state = require "tokenweir.state"
 local targets = require "tokenweir.targets"
+local transfer = require "tokenweir.transfer"
 
 local control_of = state.control
 local filter = eligible.filter
@@ -20,6 +21,7 @@ local release_rate, soonest = room.release_rate, room.soonest
 local measure = demand.measure
 local interchangeable = targets.interchangeable
 local among, get_policy, policy_pick, serving = policy.among, policy.get, policy.pick, policy.serving
+local can_ask = transfer.can_ask
 local max, random = math.max, math.random
 local pairs = pairs
 
@@ -96,6 +98,8 @@ local function attempt(known, r, now, served, role, precision)
   local all = count + (spare or 0)
   local view = ledger.view(known, candidates, all, now)
   affinity.reckon(view, r, candidates, all)
+  local how = known.settings.sessions.transfer
+  view.transfer = how.adapter ~= "none" and r.home and can_ask(r) and how or nil
   local index, reason = among(served, view, r, candidates, count, spare)
   r.policy = served.name
   if known.shadow and not r.shadow then

@@ -40,8 +40,8 @@ local function has_parameters(parsed)
   return false
 end
 
--- Whether the request is one whose cache can be told by its body: in memory, and without such parameters of its own.
-local function can_ask(r)
+--- Whether the request is one whose cache can be told by its body: in memory, and without such parameters of its own.
+function _M.can_ask(r)
   return config.current.transfer_socket and KINDS[r.kind] and r.parsed.kind and not r.parsed.file
     and not has_parameters(r.parsed)
 end
@@ -55,7 +55,7 @@ end
 local function plan_of(r, known, how, now)
   local fleet = known.fleet
   local from = fleet.at_place[r.moved_from]
-  if from == 0 or not can_ask(r) then
+  if from == 0 or not _M.can_ask(r) then
     return nil, "impossible"
   end
   local plan, why = core.plan(region.cache(), fleet, r, how, ahead_of(known, from, now), now)

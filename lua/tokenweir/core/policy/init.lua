@@ -13,6 +13,7 @@
 --     stale         whether the snapshot is too old for its telemetry to be believed
 --     credit        FFI array of doubles by slot: tokens of the prompt that a backend has cached (`affinity.reckon`,
 --                   which also fills what `stay.lua` reads)
+--     transfer      the settings' `sessions.transfer` where the cache of this request's session can be moved, or nil
 --   request     prompt, n, max_tokens or nil; mean, median, q90, sd of one sequence's output; class "low" or "high";
 --               home and stay of a session, or nil (`affinity.locate`). Written: verdict, why a session went there
 --   candidates  indices 1 .. count of the usable backends (`eligible.lua`)

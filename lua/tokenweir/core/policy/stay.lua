@@ -4,11 +4,13 @@ local contract = require "tokenweir.contract"
 local cache_memory = require "tokenweir.core.sessions.cache_memory"
 local ring = require "tokenweir.core.sessions.ring"
 local room = require "tokenweir.core.backend.room"
+local transfer = require "tokenweir.core.sessions.transfer"
 
 local find_member, work_of = ring.find, cache_memory.work
 local glance, fits = room.glance, room.fits
 local NO, YES = room.NO, room.YES
-local max = math.max
+local weigh, works = transfer.weigh, transfer.works
+local huge, max, min = math.huge, math.max, math.min
 
 --- A new session goes to no backend that was given so many times its share of the work lately.
 local SHARE_OF_WORK = 1.1
@@ -59,6 +61,49 @@ local function again(view, stay, i)
   local fleet, credit = view.fleet, view.credit
   local tokens = credit[fleet.slot[stay]] - credit[fleet.slot[i]]
   return tokens > 0 and ANEW * tokens * fleet.prefill[i] or 0
+end
+
+-- What it costs to go from where the session stays to backend i: the prompt computed anew there, or, where that is
+-- cheaper and known to work, its cache brought along. Of what a backend computes anew a transfer takes its share of
+-- the time, and nobody else stands still meanwhile.
+local function elsewhere(view, request, own, stay, i, cost)
+  local anew = cost(view, i, own)
+  local most = anew + again(view, stay, i)
+  local how, fleet = view.transfer, view.fleet
+  local place = fleet.slot[i]
+  if not how or not request.settled or not works(view.memory, place) then
+    return most
+  end
+  local from, credit = view.load[stay], view.credit
+  local has = credit[place]
+  local ms, prefill, _, saved = weigh(view.memory, fleet, request, how, stay, i, credit[fleet.slot[stay]], has,
+    from.prefill * fleet.prefill[stay], view.now)
+  if not ms then
+    return most
+  end
+  credit[place] = has + saved
+  local brought = cost(view, i, own)
+  credit[place] = has
+  return min(most, brought + ms / prefill * (anew - brought))
+end
+
+-- The candidate that it costs least to go to, where caches can be brought along: the one where the prompt is cached is
+-- the cheapest by itself as long as that is not reckoned. A list too long to be scored whole is left at `best`.
+local function cheapest_move(view, request, own, stay, candidates, count, best, cost)
+  if not view.transfer or not request.settled or count > view.settings.score_all_up_to then
+    return best, best ~= stay and elsewhere(view, request, own, stay, best, cost) or huge
+  end
+  local found, least = best, best ~= stay and elsewhere(view, request, own, stay, best, cost) or huge
+  for k = 1, count do
+    local i = candidates[k]
+    if i ~= stay and i ~= best and works(view.memory, view.fleet.slot[i]) and has_room(view, i, own) then
+      local c = elsewhere(view, request, own, stay, i, cost)
+      if c < least then
+        found, least = i, c
+      end
+    end
+  end
+  return found, least
 end
 
 -- By member of a ring: whether it is still to be asked in this walk around it.
@@ -156,11 +201,12 @@ function _M.decide(view, request, own, candidates, count, best, cost)
   end
   local here = cost(view, stay, own)
   if stay ~= home and request.settled and is_candidate(view, home) and is_calm(view, request)
-    and has_room(view, home, own) and cost(view, home, own) + again(view, stay, home) <= here then
+    and has_room(view, home, own) and elsewhere(view, request, own, stay, home, cost) <= here then
     return home, "back"
   end
-  if best ~= stay and cost(view, best, own) + again(view, stay, best) < (1 - settings.stay) * here then
-    return best, best == home and "back" or "cost"
+  local other, least = cheapest_move(view, request, own, stay, candidates, count, best, cost)
+  if least < (1 - settings.stay) * here then
+    return other, other == home and "back" or "cost"
   end
   return stay, stay == home and "home" or "stay"
 end

@@ -1,6 +1,7 @@
 --- Whether it pays to move the KV cache of a session that moves, instead of computing its prompt anew; and what is
 -- learned of how long such transfers take.
 --
+--   local ms, anew = transfer.weigh(memory, fleet, r, how, from, to, held, has, ahead, now)   -- or nil and why not
 --   plan = transfer.plan(memory, fleet, r, how, ahead, now)      -- or nil and why not
 --   ... the transfer, bounded by plan.most_ms ...
 --   transfer.done(memory, plan, took_ms, now)                    -- or failed, or late
@@ -41,43 +42,64 @@ end
 
 local GIVES = { ready = true, draining = true }
 
+--- What a transfer would take, and what it would save.
+-- @param r read: `prompt`, `pool`
+-- @param how the settings' `sessions.transfer`
+-- @param from, to indices in the fleet; @param held, has tokens of the prompt that are cached there
+-- @param ahead ms of prefill that `from` has before it; counts where that one computes what it lacks of the prompt
+--   itself (`vllm`), so that nothing is left to compute
+-- @return ms that it is expected to take; ms of prefill that it saves; tokens that are moved; tokens that are saved;
+--   of the first, the link's part as configured, and the part that is `from`'s own work. Or nil and "impossible",
+--   "resting" or "not_worth"
+function _M.weigh(memory, fleet, r, how, from, to, held, has, ahead, now)
+  if not GIVES[fleet.state[from]] or not compatible(fleet, r.pool, from, to) then
+    return nil, "impossible"
+  end
+  local place = fleet.slot[to]
+  if now < memory.transfer_after[place] then
+    return nil, "resting"
+  end
+  local whole = how.adapter == "vllm"
+  local moved = whole and r.prompt or held
+  local saved = moved - has
+  if saved <= 0 or held <= has then
+    return nil, "not_worth"
+  end
+  local link = how.latency_ms + 1000 * moved * fleet.kv_bytes[to] / how.bandwidth
+  local before = whole and ahead + (r.prompt - held) * fleet.prefill[from] or 0
+  local expected, anew = before + link * _M.slowness(memory, place, now), saved * fleet.prefill[to]
+  if expected * MARGIN > anew then
+    return nil, "not_worth"
+  end
+  return expected, anew, moved, saved, link, before
+end
+
+--- Whether the last transfer to a backend was done.
+function _M.works(memory, place)
+  return memory.transfer_ratio[place] > 0 and memory.transfer_failures[place] == 0
+end
+
 --- Whether to move the cache of a request's session, which was just given a backend other than its last.
 -- @param r read: `place` (where it goes), `moved_from` (the place where its session was), `moved_tokens` (of its prompt
 --   that are cached there), `reckoned` (and where it goes), `prompt`, `pool`
--- @param how the settings' `sessions.transfer`
--- @param ahead ms of prefill that the backend which gives it has before it; counts where that one computes what it
---   lacks of the prompt itself (`vllm`), so that nothing is left to compute
+-- @param how, ahead see `weigh`
 -- @return table: `target` (the place where it goes), `tokens` (that need not be computed), `bytes`, `kv_bytes` (of a
 --   token), `expected_ms` (of which `ahead_ms` are that backend's own work), `anew_ms`, `most_ms` (how long the request
 --   may wait for it); or nil and "impossible", "resting" or "not_worth"
 function _M.plan(memory, fleet, r, how, ahead, now)
   local place = r.place
   local from, to = fleet.at_place[r.moved_from], fleet.at_place[place]
-  if from == 0 or to == 0 or not GIVES[fleet.state[from]] or not compatible(fleet, r.pool, from, to) then
+  if from == 0 or to == 0 then
     return nil, "impossible"
   end
-  if now < memory.transfer_after[place] then
-    return nil, "resting"
-  end
-  local moved, whole = r.moved_tokens, how.adapter == "vllm"
-  if whole then
-    moved = r.prompt
-  end
-  local tokens = moved - r.reckoned
-  if tokens <= 0 or r.moved_tokens <= r.reckoned then
-    return nil, "not_worth"
-  end
-  local bytes = moved * fleet.kv_bytes[to]
-  local base = how.latency_ms + 1000 * bytes / how.bandwidth
-  local before = whole and ahead + (r.prompt - r.moved_tokens) * fleet.prefill[from] or 0
-  local expected = before + base * _M.slowness(memory, place, now)
-  local anew = tokens * fleet.prefill[to]
-  if expected * MARGIN > anew then
-    return nil, "not_worth"
+  local expected, anew, moved, saved, link, before = _M.weigh(memory, fleet, r, how, from, to, r.moved_tokens,
+    r.reckoned, ahead, now)
+  if not expected then
+    return nil, anew
   end
   return {
-    target = place, tokens = tokens, bytes = bytes, kv_bytes = fleet.kv_bytes[to], base_ms = base, ahead_ms = before,
-    expected_ms = expected, anew_ms = anew, most_ms = min(anew, how.limit_ms),
+    target = place, tokens = saved, bytes = moved * fleet.kv_bytes[to], kv_bytes = fleet.kv_bytes[to], base_ms = link,
+    ahead_ms = before, expected_ms = expected, anew_ms = anew, most_ms = min(anew, how.limit_ms),
   }
 end
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.lua.fleets import backend, equal
+from tests.unit.lua.fleets import backend, equal, to_lua
 from tests.unit.lua.sessions.sessions import MINUTE, Sessions
 
 LARGE = {"capacity": 100_000}
@@ -163,3 +163,75 @@ def test_a_hot_set_of_sessions_does_not_overload_its_backend(lua: Any) -> None:
         sessions.view.hold(sessions.names.index(name) + 1)
         shares[name] += 1
     assert max(shares.values()) <= 1.6 * len(hot) / 8
+
+
+class TestTransfer:
+    """A session whose cache can be moved, from a backend that is busy but not loaded."""
+
+    @pytest.fixture
+    def busy_home(self, lua: Any) -> Sessions:
+        sessions = Sessions(lua, *equal(8, kv_bytes=131072, **LARGE))
+        home = sessions.serve(1, **LONG)
+        busy(sessions, home or "", 60)
+        return sessions
+
+    def configure(self, sessions: Sessions, lua: Any, **changes: Any) -> None:
+        how = {"adapter": "agent", "bandwidth": 10 * 1024**3, "latency_ms": 20, "limit_ms": 5000}
+        sessions.view.view.transfer = to_lua(lua, how | changes)
+        same = dict.fromkeys(range(1, len(sessions.names) + 1), b"m")
+        sessions.view.fleet.models[b"m"].upstream_of = lua.table_from(same)
+
+    def known(self, sessions: Sessions, *names: str, ratio: float = 1, failures: int = 0) -> None:
+        """What transfers to these backends (none: to all) took lately, against what is configured."""
+        write = sessions.lua.eval(b"function(array, i, value) array[i] = value end")
+        for name in names or sessions.names:
+            place = sessions.view.fleet.slot[sessions.names.index(name) + 1]
+            write(sessions.memory.transfer_ratio, place, ratio)
+            write(sessions.memory.transfer_at, place, sessions.now)
+            write(sessions.memory.transfer_failures, place, failures)
+
+    def test_it_moves_where_its_cache_comes_along_for_less_than_waiting_costs(
+        self, busy_home: Sessions, lua: Any
+    ) -> None:
+        self.configure(busy_home, lua)
+        self.known(busy_home)
+        r = busy_home.request(1, **LONG)
+        assert busy_home.pick(r) != busy_home.home(1)
+        assert busy_home.verdict == "cost"
+        assert r.moved_from == busy_home.view.fleet.slot[busy_home.names.index(busy_home.home(1)) + 1]
+
+    def test_only_to_a_backend_to_which_a_transfer_was_done_already(
+        self, busy_home: Sessions, lua: Any
+    ) -> None:
+        self.configure(busy_home, lua)
+        assert busy_home.serve(1, **LONG) == busy_home.home(1)
+        other = next(name for name in busy_home.names if name != busy_home.home(1))
+        self.known(busy_home, other)
+        assert busy_home.serve(1, **LONG) == other
+
+    @pytest.mark.parametrize("spoilt", ["failed", "slow", "not configured", "another model", "loaded"])
+    def test_where_no_transfer_helps_it_stays(self, busy_home: Sessions, lua: Any, spoilt: str) -> None:
+        if spoilt != "not configured":
+            self.configure(busy_home, lua)
+        self.known(busy_home, ratio=40 if spoilt == "slow" else 1, failures=1 if spoilt == "failed" else 0)
+        for name in busy_home.names:
+            if name == busy_home.home(1):
+                continue
+            if spoilt == "another model":
+                busy_home.view.set("kv_bytes", busy_home.names.index(name) + 1, 65536)
+            elif spoilt == "loaded":
+                busy(busy_home, name, 60)
+        assert busy_home.serve(1, **LONG) == busy_home.home(1)
+
+    def test_an_idle_home_keeps_it_however_cheap_a_transfer_is(self, sessions: Sessions, lua: Any) -> None:
+        self.configure(sessions, lua, bandwidth=1e15, latency_ms=0)
+        self.known(sessions)
+        assert sessions.serve(1, **LONG) == sessions.home(1)
+
+    def test_a_new_session_has_no_cache_to_bring_along(self, lua: Any) -> None:
+        sessions = Sessions(lua, *equal(8, kv_bytes=131072, **LARGE))
+        without = sessions.pick(sessions.request(7, **LONG))
+        other = Sessions(lua, *equal(8, kv_bytes=131072, **LARGE))
+        self.configure(other, lua)
+        self.known(other)
+        assert other.pick(other.request(7, **LONG)) == without
