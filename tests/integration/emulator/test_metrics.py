@@ -61,8 +61,11 @@ async def test_the_gpu_page_shows_a_busy_gpu_and_its_memory(start: Start) -> Non
     running = await start(speed=1.0)
     task = asyncio.create_task(running.chat(500))
     await running.until(lambda state: state["running"] == 1)
-    await asyncio.sleep(1.1)
-    page = await read(running, "/dcgm/metrics")
+    for _ in range(300):
+        page = await read(running, "/dcgm/metrics")
+        if page["DCGM_FI_DEV_GPU_UTIL"] > 90:
+            break
+        await asyncio.sleep(0.1)
     assert page["DCGM_FI_DEV_GPU_UTIL"] > 90
     assert 0 < page["DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"] < page["DCGM_FI_PROF_SM_ACTIVE"] <= 1
     total = page["DCGM_FI_DEV_FB_USED"] + page["DCGM_FI_DEV_FB_FREE"]

@@ -45,7 +45,7 @@ def test_the_lease_tells_what_is_in_flight_with_its_buckets(
         gateway.let_go()
         for future in held:
             future.result()
-    wait_until(lambda: lease_of(redis_server).backends == {}, seconds=5, what="an empty lease")
+    wait_until(lambda: lease_of(redis_server).backends == {}, what="an empty lease")
 
 
 def test_the_lease_is_renewed_ten_times_a_second_and_expires_by_itself(
@@ -65,7 +65,7 @@ def test_the_lease_is_renewed_ten_times_a_second_and_expires_by_itself(
     assert quickest(ten_renewals, enough=2) < 2
     assert 0 < redis_server.client().pttl("tw:gateway:gw-1") <= 3000
     gateway.nginx.stop()
-    wait_until(lambda: not redis_server.client().exists("tw:gateway:gw-1"), seconds=10)
+    wait_until(lambda: not redis_server.client().exists("tw:gateway:gw-1"))
 
 
 def test_arrivals_of_a_model_never_fall(gateway: Gateway, redis_server: RedisServer) -> None:
@@ -128,4 +128,4 @@ def test_the_load_of_others_is_forgotten_when_redis_is_away(
     put_lease(redis_server, foreign_lease())
     wait_until(lambda: gateway.json("view")["gpu-a"]["n"] == 2)
     redis_server.stop()
-    wait_until(lambda: gateway.json("view")["gpu-a"]["n"] == 0, seconds=10, what="the lease's end")
+    wait_until(lambda: gateway.json("view")["gpu-a"]["n"] == 0, what="the lease's end")

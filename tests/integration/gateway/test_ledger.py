@@ -33,9 +33,9 @@ def clients() -> Iterator[concurrent.futures.ThreadPoolExecutor]:
         yield pool
 
 
-def settle(gateway: Gateway, seconds: float = 5) -> None:
+def settle(gateway: Gateway) -> None:
     """Waits until nothing is left: an answer is over a moment before its reservation is released."""
-    wait_until(lambda: everything(gateway) == 0, seconds, "zero")
+    wait_until(lambda: everything(gateway) == 0, what="zero")
 
 
 def hold(gateway: Gateway, **query: object) -> int:
@@ -81,7 +81,7 @@ def test_what_a_killed_worker_held_is_gone_within_a_moment(
         broken = sum(future.done() for future in held)
         return broken > 0 and gateway.json("own")["gpu-a"]["n"] == 20 - broken
 
-    wait_until(gone, seconds=5, what="the end of the dead worker's row")
+    wait_until(gone, what="the end of the dead worker's row")
     gateway.let_go()
     assert {future.result() for future in held} <= {0, 200}
     settle(gateway)
@@ -147,7 +147,7 @@ def test_reloads_under_load_lose_nothing_and_leak_no_descriptor(
     assert answers.count(200) == len(answers) > 30
     settle(gateway)
     wait_until(lambda: len(gateway.nginx.workers()) == 2, what="old workers gone")
-    wait_until(lambda: descriptors() <= before, seconds=5, what="no descriptor more than before")
+    wait_until(lambda: descriptors() <= before, what="no descriptor more than before")
 
 
 def test_testing_the_configuration_harms_nothing(
@@ -236,7 +236,7 @@ def test_foreign_load_counts_only_while_the_snapshot_is_fresh(gateway: Gateway, 
 def test_a_request_left_by_its_client_lingers_until_its_predicted_end(gateway: Gateway) -> None:
     assert gateway.get("hold", ms=50, linger=4000).status_code == 200
     assert gateway.json("own")["gpu-a"]["n"] == 1
-    settle(gateway, seconds=10)
+    settle(gateway)
 
 
 def test_a_lingering_request_ends_when_the_engine_is_seen_idle(gateway: Gateway, publish: Publish) -> None:
@@ -245,7 +245,7 @@ def test_a_lingering_request_ends_when_the_engine_is_seen_idle(gateway: Gateway,
         time.sleep(0.8)
         assert gateway.json("own")["gpu-a"]["n"] == 1
     with publish.again(backends=[backend("gpu-a", load=0, load_age_ms=0), backend("gpu-b")]):
-        settle(gateway, seconds=10)
+        settle(gateway)
 
 
 def test_an_idle_reading_from_before_the_client_left_ends_nothing(gateway: Gateway, publish: Publish) -> None:
@@ -325,4 +325,4 @@ def test_the_queue_of_all_workers_is_seen_and_a_dead_waiter_leaves_it(
     for future in waiting:
         future.result()
     wait_until(lambda: len(gateway.nginx.workers()) == 2, what="new workers")
-    wait_until(lambda: gateway.metrics()[series] == 0, seconds=5)
+    wait_until(lambda: gateway.metrics()[series] == 0)

@@ -307,7 +307,7 @@ class Gateway:
         """Sequences in flight over all backends."""
         return self.metric("tokenweir_inflight")
 
-    def settle(self, seconds: float = 5) -> None:
+    def settle(self, seconds: float = PATIENCE) -> None:
         """Waits until nothing is in flight: an answer is over a moment before its reservation is released."""
         wait_until(lambda: self.inflight() == 0, seconds, "an empty ledger")
 

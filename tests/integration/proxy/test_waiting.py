@@ -151,7 +151,7 @@ def test_a_client_that_leaves_while_it_waits_gives_up_its_place(narrow: Gateway,
     impatient, patient = narrow.open(user="impatient"), None
     wait_until(lambda: depth(narrow) == 1, what="a waiter")
     impatient.close()
-    wait_until(lambda: depth(narrow) == 0, seconds=5, what="the empty line")
+    wait_until(lambda: depth(narrow) == 0, what="the empty line")
     patient = narrow.open(user="patient")
     wait_until(lambda: depth(narrow) == 1, what="another waiter")
     permits.release(2)

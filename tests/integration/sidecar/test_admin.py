@@ -55,8 +55,9 @@ async def test_a_removed_backend_leaves_when_its_last_request_has_ended(
     answer = await sidecar.http.delete("/api/backends/a")
     assert (answer.status_code, answer.json()["leaving"]) == (202, True)
     await until(lambda: backend(store, "a").get("state") == "draining", what="draining")
-    await asyncio.sleep(1.3)
-    put_lease(store, a=1)
+    for _ in range(13):
+        put_lease(store, a=1)
+        await asyncio.sleep(0.1)
     assert backend(store, "a")["state"] == "draining"
     put_lease(store)
     await until(lambda: snapshot(store) and not backend(store, "a"), what="its end")
