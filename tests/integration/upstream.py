@@ -89,6 +89,10 @@ class Upstream:
         self.script: list[Answer] = []
         """Answers of the next requests; then `answer` again."""
         self.received: list[Received] = []
+        self.look = Answer(status=404)
+        """Answer to a gateway that asks whether it is alive."""
+        self.looks: list[Received] = []
+        """What gateways asked for that, which is no request of a client."""
         self.connections = 0
         self.port = 0
         self._loop = asyncio.new_event_loop()
@@ -160,11 +164,12 @@ class Upstream:
                 received = await _read(reader, number, early)
                 if received is None:
                     break
-                self.received.append(received)
-                if self.script:
-                    answer = self.script.pop(0)
+                if received.headers.get("user-agent") == "tokenweir":
+                    self.looks.append(received)
+                    answer = self.look
                 else:
-                    answer = self.answer(received) if callable(self.answer) else self.answer
+                    self.received.append(received)
+                    answer = self._next(received)
                 watcher = asyncio.ensure_future(_watch(reader, received))
                 try:
                     alive = await self._reply(answer, received, writer)
@@ -178,6 +183,11 @@ class Upstream:
             self._writers.discard(writer)
             with contextlib.suppress(Exception):
                 writer.close()
+
+    def _next(self, received: Received) -> Answer:
+        if self.script:
+            return self.script.pop(0)
+        return self.answer(received) if callable(self.answer) else self.answer
 
     async def _reply(self, answer: Answer, received: Received, writer: asyncio.StreamWriter) -> bool:
         if answer.delay:

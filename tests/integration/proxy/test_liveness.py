@@ -10,19 +10,10 @@ import pytest
 
 from tests.integration.proxy.gateway import Gateway, backend
 from tests.integration.servers import wait_until
-from tests.integration.upstream import Answer, Received, Upstream, held
+from tests.integration.upstream import Answer, Upstream, held
 
 Start = Callable[..., Gateway]
 FROZEN = Answer(break_after=0, broken_by="silence")
-
-
-def looks(upstream: Upstream) -> list[Received]:
-    """What it was asked outside of requests."""
-    return [received for received in upstream.received if received.method == "GET"]
-
-
-def requests(upstream: Upstream) -> int:
-    return len(upstream.received) - len(looks(upstream))
 
 
 @pytest.fixture
@@ -47,18 +38,18 @@ def test_a_frozen_engine_without_a_stream_is_taken_out_and_comes_back_when_it_an
     pair: tuple[Gateway, Upstream, Upstream],
 ) -> None:
     gateway, frozen, other = pair
-    frozen.answer = FROZEN
+    frozen.answer = frozen.look = FROZEN
     waiting = [gateway.open(), gateway.open()]
-    wait_until(lambda: requests(frozen) and requests(other), what="both requests")
+    wait_until(lambda: len(frozen.received) and len(other.received), what="both requests")
     wait_until(lambda: ejected(gateway, "gpu-a"), what="the ejection")
     gateway.expect(1, "tokenweir_ejections_total", backend="gpu-a", why="hang")
     assert not ejected(gateway, "gpu-b")
     # It is asked again and again, and no client's request is spent on that.
-    seen, asked = requests(frozen), len(looks(frozen))
-    wait_until(lambda: len(looks(frozen)) >= asked + 2, what="two more looks")
+    seen, asked = len(frozen.received), len(frozen.looks)
+    wait_until(lambda: len(frozen.looks) >= asked + 2, what="two more looks")
     assert {gateway.post().headers["x-tokenweir-backend"] for _ in range(4)} == {"gpu-b"}
-    assert requests(frozen) == seen
-    frozen.answer = Answer()
+    assert len(frozen.received) == seen
+    frozen.answer = frozen.look = Answer()
 
     def back() -> bool:
         assert gateway.post().status_code == 200
@@ -74,12 +65,9 @@ def test_an_engine_that_computes_for_long_answers_and_stays(pair: tuple[Gateway,
     gateway, busy, other = pair
     permits = held()
 
-    def answer(received: Received) -> Answer:
-        return Answer(status=404) if received.method == "GET" else Answer(permits=permits)
-
-    busy.answer = other.answer = answer
+    busy.answer = other.answer = Answer(permits=permits)
     waiting = [gateway.open(), gateway.open(stream=True, max_tokens=3)]
-    wait_until(lambda: len(looks(busy)) >= 3, what="three looks")
+    wait_until(lambda: len(busy.looks) >= 3, what="three looks")
     assert not ejected(gateway, "gpu-a")
     permits.release(100)
     assert [connection.getresponse().status for connection in waiting] == [200, 200]
@@ -93,15 +81,15 @@ def test_it_is_asked_as_requests_are_one_look_at_a_time(
     gateway = start_gateway([backend(frozen, host_header="engine.test:8000", wants_key="gpu-a")])
     gateway.know_keys({"gpu-a": "sk-engine"})
     gateway.silence()
-    frozen.answer = FROZEN
+    frozen.answer = frozen.look = FROZEN
     waiting = [gateway.open() for _ in range(4)]
-    wait_until(lambda: len(looks(frozen)) >= 3, what="three looks")
-    for look in looks(frozen):
+    wait_until(lambda: len(frozen.looks) >= 3, what="three looks")
+    for look in frozen.looks:
         assert look.headers["host"] == "engine.test:8000"
         assert look.headers["authorization"] == "Bearer sk-engine"
         assert "x-tokenweir-backend" not in look.headers
     # Each look but the last was given up, and its connection closed, before the next began.
-    wait_until(lambda: all(look.closed_at for look in looks(frozen)[:-1]), what="their ends")
+    wait_until(lambda: all(look.closed_at for look in frozen.looks[:-1]), what="their ends")
     for connection in waiting:
         connection.close()
 
@@ -120,13 +108,10 @@ def test_over_tls_no_key_is_told(
     gateway.silence()
     permits = held()
 
-    def answer(received: Received) -> Answer:
-        return Answer(status=401) if received.method == "GET" else Answer(permits=permits)
-
-    engine.answer = answer
+    engine.answer, engine.look = Answer(permits=permits), Answer(status=401)
     waiting = gateway.open()
-    wait_until(lambda: len(looks(engine)) >= 2, what="two looks")
-    assert all("authorization" not in look.headers for look in looks(engine))
+    wait_until(lambda: len(engine.looks) >= 2, what="two looks")
+    assert all("authorization" not in look.headers for look in engine.looks)
     assert not ejected(gateway, "gpu-a")
     permits.release(10)
     assert waiting.getresponse().status == 200
