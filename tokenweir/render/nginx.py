@@ -40,6 +40,9 @@ LONGER_HEADERS = (1, 23, 0)
 HTTP2_DIRECTIVE = (1, 25, 1)
 """The first nginx that knows the directive `http2`."""
 
+EARLY_HINTS = (1, 29, 0)
+"""The first nginx that sends early hints on HTTP/2, where `early_hints` allows it."""
+
 LIMITS_KEYS_PER_MIB = 1024
 """Two counts each of up to four minutes, 128 bytes a count."""
 
@@ -171,6 +174,11 @@ def http2_form(version: tuple[int, int, int] | None) -> str:
     return "directive" if version is not None and version >= HTTP2_DIRECTIVE else "word"
 
 
+def sends_early_hints(version: tuple[int, int, int] | None) -> bool:
+    """Whether this nginx can send early hints of its own, on HTTP/2 too."""
+    return version is not None and version >= EARLY_HINTS
+
+
 def request_pool(version: tuple[int, int, int] | None) -> int:
     """Bytes of nginx's pool of a request: what one takes that waits, which would take a second pool else.
 
@@ -200,6 +208,7 @@ def render(config: Config, paths: Paths, *, modules: list[Path] | None = None) -
     files = open_files(config.limits.connections)
     host = redis_host(config.redis.host)
     version = nginx_version()
+    http2 = http2_form(version) if config.listen.tls and config.listen.tls.http2 else ""
     return environment.from_string(TEMPLATE.read_text()).render(
         modules=dynamic_modules() if modules is None else modules,
         user=paths.user,
@@ -222,7 +231,8 @@ def render(config: Config, paths: Paths, *, modules: list[Path] | None = None) -
         own_headers=OWN_HEADERS,
         listen=listen_address(config.listen.address, config.listen.port),
         tls=config.listen.tls,
-        http2=http2_form(version) if config.listen.tls and config.listen.tls.http2 else "",
+        http2=http2,
+        early_hints=bool(http2) and sends_early_hints(version),
         request_pool=request_pool(version),
         metrics_port=metrics_port(config),
     )

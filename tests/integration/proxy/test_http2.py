@@ -21,6 +21,7 @@ import pytest
 from tests.integration.proxy.gateway import Gateway, backend
 from tests.integration.servers import quickest, wait_until
 from tests.integration.upstream import Answer, Upstream, event, held
+from tokenweir.render.nginx import nginx_version, sends_early_hints
 
 Start = Callable[..., Gateway]
 CHAT = "/v1/chat/completions"
@@ -46,7 +47,9 @@ class Connection:
         self._state.initiate_connection()
         self.statuses: dict[int, str] = {}
         """By stream, of every head that came."""
-        self.interim = 0
+        self.heads: dict[int, dict[str, str]] = {}
+        self.hints: dict[int, list[dict[str, str]]] = {}
+        """By stream, the headers of every 103 that came."""
         self.ended: set[int] = set()
         self.data: dict[int, bytes] = {}
         self._send()
@@ -78,9 +81,13 @@ class Connection:
             for came in self._state.receive_data(data):
                 match came:
                     case h2.events.ResponseReceived():
-                        self.statuses[came.stream_id] = dict(came.headers)[b":status"].decode()
+                        head = {name.decode(): value.decode() for name, value in came.headers}
+                        self.statuses[came.stream_id] = head[":status"]
+                        self.heads[came.stream_id] = head
                     case h2.events.InformationalResponseReceived():
-                        self.interim += 1
+                        told = {name.decode(): value.decode() for name, value in came.headers}
+                        assert told.pop(":status") == "103"
+                        self.hints.setdefault(came.stream_id, []).append(told)
                     case h2.events.DataReceived():
                         self.data[came.stream_id] = self.data.get(came.stream_id, b"") + came.data
                         self._state.acknowledge_received_data(came.flow_controlled_length, came.stream_id)
@@ -169,23 +176,33 @@ def test_many_requests_of_one_connection_wait_for_room(connection: Connection, s
     secure.settle()
 
 
-def test_who_waits_gets_no_103_though_it_asks(
+def test_who_waits_and_asks_gets_103_where_this_nginx_sends_them_and_none_where_it_would_break_the_framing(
     connection: Connection, secure: Gateway, upstream: Upstream
 ) -> None:
+    sends = sends_early_hints(nginx_version())
     permits = held()
     upstream.answer = Answer(permits=permits)
     first = connection.ask()
     wait_until(lambda: secure.inflight() == 1, what="the first request")
     second = connection.ask({"x-accept-early-hints": "1"})
     wait_until(lambda: secure.metric("tokenweir_queue_depth") == 1, what="the second request")
+    if sends:
+        connection.until(lambda: second in connection.hints)
     time.sleep(0.6)
     permits.release(9)
     connection.until(lambda: {first, second} <= connection.ended)
     third = connection.ask()
     connection.until(lambda: third in connection.ended)
     assert connection.statuses == {first: "200", second: "200", third: "200"}
-    assert connection.interim == 0
-    assert secure.metric("tokenweir_early_hints_total") == 0
+    assert not any("tokenweir-queue-position" in head for head in connection.heads.values())
+    if sends:
+        assert set(connection.hints) == {second}
+        assert connection.hints[second][0]["tokenweir-queue-position"] == "1"
+        assert set(connection.hints[second][0]) <= {"tokenweir-queue-position", "tokenweir-estimated-wait"}
+    else:
+        assert not connection.hints
+    told = len(connection.hints.get(second, []))
+    wait_until(lambda: secure.metric("tokenweir_early_hints_total") == told, what="the count of hints")
 
 
 def test_a_stream_that_is_reset_while_it_waits_gives_up_its_place(

@@ -162,6 +162,24 @@ def test_http_2_is_offered_in_the_words_of_the_nginx_that_is_there(
     assert ("http2 on;" in text) is directive_
 
 
+@pytest.mark.parametrize(
+    ("told", "sends"),
+    [
+        ("nginx version: nginx/1.22.1\n", False),
+        ("nginx version: nginx/1.26.3 (Debian)\n", False),
+        ("nginx version: nginx/1.29.0\n", True),
+        ("nginx version: openresty/1.29.2.1\n", True),
+        ("something else", False),
+    ],
+)
+def test_early_hints_go_out_on_http_2_where_this_nginx_sends_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str, sends: bool
+) -> None:
+    monkeypatch.setattr("tokenweir.render.nginx.nginx_version", lambda: version_in(told))
+    assert ("early_hints $tw_hint;" in render(config(**TLS), paths(tmp_path))) is sends
+    assert "early_hints $" not in render(config(), paths(tmp_path)), "on HTTP/1.1 no directive is needed"
+
+
 def test_http_2_is_offered_with_tls_only_and_can_be_turned_off(tmp_path: Path) -> None:
     off = {"listen": {"tls": {**TLS["listen"]["tls"], "http2": False}}}
     assert "http2" not in render(config(), paths(tmp_path))
