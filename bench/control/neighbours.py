@@ -46,10 +46,11 @@ class Neighbours:
 
 
 def _busy() -> int:
-    """Ticks that all processors were busy, or not there (another machine's on the same host), since boot."""
+    """Ticks that all processors were busy, or not there (another machine's on the same host), since boot.
+    Without those of who is nicer than the bench: he gives way."""
     values = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
     user, nice, system, _, _, irq, soft_irq, steal, *_ = values
-    return user + nice + system + irq + soft_irq + steal
+    return user + (nice if os.nice(0) > 0 else 0) + system + irq + soft_irq + steal
 
 
 def _own() -> dict[int, int]:
