@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sidecar.control.alerts import Alerts, Kind
+from sidecar.control.alerts import PAGES, Alerts, Kind
 
 
 def test_an_alert_stands_with_the_time_of_its_first_word():
@@ -30,3 +30,10 @@ def test_only_what_no_decision_mends_calls_somebody():
     alerts = Alerts()
     alerts.put(Kind.FALLBACK, "m", "few", 1)
     assert not next(iter(alerts.standing.values())).page
+
+
+def test_every_kind_is_explained_with_whether_it_pages(root):
+    text = (root / "docs/admin-api.md").read_text().partition("## Alerts")[2].partition("## Metrics")[0]
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| `")]
+    found = {name.strip("`"): "yes" in row[-1] for row in rows for name in row[0].strip("| ").split(", ")}
+    assert found == {kind.value: kind in PAGES for kind in Kind}
