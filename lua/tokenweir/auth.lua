@@ -44,7 +44,7 @@ function _M.prepare(settings)
       max_priority = key.max_priority,
       requests_per_minute = key.requests_per_minute, tokens_per_minute = key.tokens_per_minute,
       limited = key.requests_per_minute or key.tokens_per_minute, deadline_ms = key.deadline_ms,
-      burst_exempt = key.burst_exempt, seed = session.seed(key.id),
+      weight = key.weight, burst_exempt = key.burst_exempt, seed = session.seed(key.id),
     }
   end
 end
@@ -80,8 +80,7 @@ end
 --- The client's key; a request without a good one ends here.
 -- @param settings table, `known.settings`
 -- @return table {id, json (the id), models (set, or nil: all), max_priority, requests_per_minute, tokens_per_minute,
---   limited,
---   deadline_ms}; nil where no keys are asked for
+--   limited, deadline_ms, weight, burst_exempt, seed (of its sessions)}; nil where no keys are asked for
 function _M.check(settings)
   if not settings.require_key and #settings.keys == 0 then
     return nil

@@ -48,7 +48,6 @@ local function of_none(r, status, now)
   if status == CLIENT_GONE then
     return "client_gone"
   elseif r.unconnected then
-    r.unconnected = nil
     return "refused"
   elseif r.refused then
     return r.refused == 429 and "refused" or "upstream_error"

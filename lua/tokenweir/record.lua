@@ -168,7 +168,8 @@ function _M.give(r)
   r.tries, r.tried_count, r.refused, r.cut = 0, 0, nil, nil
   r.header, r.sse, r.usage, r.first_byte, r.last_byte, r.first_token = nil, nil, nil, nil, nil, nil
   r.form, r.response = nil, nil
-  r.ended, r.broken, r.late, r.silent, r.no_answer, r.noted, r.digest = nil, nil, nil, nil, nil, nil, nil
+  r.ended, r.broken, r.late, r.silent, r.no_answer, r.unconnected = nil, nil, nil, nil, nil, nil
+  r.noted, r.digest = nil, nil
   pooled = pooled + 1
   pool[pooled] = r
 end

@@ -129,7 +129,7 @@ class Fleet:
         memory = memory_use(config, record, now)
         known = member.hardware(self.models)
         capacity = member.capacity.of(config, record, known)
-        cost, cost_reason = member.cost.of(known)
+        cost, cost_reason = self._cost(member, known, now)
         foreign, foreign_reason = member.foreign.now(now)
         kv_bytes, kv_reason = movable_kv_bytes(self.transfer, config, known.model)
         low, high = (None, None) if memory.use is None else scores(memory.use)

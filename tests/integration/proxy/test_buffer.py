@@ -67,6 +67,18 @@ def test_one_key_s_flood_does_not_delay_another_s_single_request(line: Line) -> 
     assert line.served().index("other") <= 1
 
 
+def test_a_key_of_more_weight_gets_so_much_more(start_gateway: Start, upstream: Upstream) -> None:
+    keys = [{**key, "weight": weight} for key, weight in zip(KEYS, (1, 4), strict=True)]
+    line = Line(
+        start_gateway([backend(upstream, concurrency=1)], {"keys": keys}), upstream, **as_key("flood")
+    )
+    for k in range(3):
+        line.wait(f"light-{k}", as_key("flood"))
+    for k in range(3):
+        line.wait(f"heavy-{k}", as_key("other"))
+    assert line.served()[:3] == ["heavy-0", "heavy-1", "heavy-2"]
+
+
 def test_high_priority_goes_before_low_over_all_workers(line: Line) -> None:
     for k in range(3):
         line.wait(f"low-{k}", as_key("flood", **{"X-Priority": "low"}))

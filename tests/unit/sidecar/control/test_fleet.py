@@ -10,7 +10,7 @@ from sidecar.control import fleet as fleet_module
 from sidecar.control.fleet import Fleet
 from sidecar.control.gateways import Gateways
 from sidecar.telemetry.health import Look
-from sidecar.telemetry.readings import EngineReading, ModelsReading
+from sidecar.telemetry.readings import CardReading, EngineReading, ModelsReading, Total
 from tokenweir.config.models import BackendConfig
 from tokenweir.contract.records import BackendLoad, Lease, Role, State
 
@@ -55,6 +55,24 @@ def test_a_backend_that_serves_is_told_with_all_that_is_known(fleet):
     assert (backend.low, backend.high) == (pytest.approx(90), pytest.approx(22.5))
     assert (backend.capacity, backend.models, backend.engine) == (1000, {"m": "m"}, "vllm")
     assert any(reason.startswith("state: ready") for reason in backend.reasons)
+
+
+@pytest.mark.parametrize(("throttled", "slower"), [((), False), (("heat",), True)])
+def test_a_slow_engine_without_work_is_taken_for_usual_again_unless_its_card_is_held_back(
+    fleet, throttled, slower
+):
+    member = fleet.members["a"]
+    start, _ = member.cost.of(member.hardware(fleet.models))
+    for k in range(60):
+        tokens = 100 * k
+        gaps = Total(tokens * 8 * start.base, tokens)
+        steps = Total(tokens, tokens / 4)
+        serve(fleet, at=500.0 * k, running=4, output_tokens=tokens, inter_token=gaps, steps=steps)
+        member.cost.observe(member.record, 1000, 500.0 * k)
+    long_after = 30_000.0 + 30 * 60_000
+    member.record.card = CardReading(at=long_after, source="dcgm", throttled=throttled)
+    (backend,) = fleet.decide(long_after)
+    assert (backend.cost.base > 2 * start.base) is slower
 
 
 def test_a_backend_whose_name_does_not_resolve_is_left_out(fleet):
