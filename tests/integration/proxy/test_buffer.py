@@ -319,7 +319,9 @@ def test_what_others_could_use_is_held_for_the_first_one_after_a_while(
     for _ in connections:
         permits.release()
     assert [connection.getresponse().status for connection in connections] == [200] * 3
-    assert [received.json["user"] for received in upstream.received] == ["first", "large", "small"]
+    # There is room for both by then, and one worker may be quicker than the other.
+    users = [received.json["user"] for received in upstream.received]
+    assert (users[0], set(users[1:])) == ("first", {"large", "small"})
 
 
 def test_what_is_held_for_the_first_one_is_held_from_other_models_too(
@@ -347,4 +349,4 @@ def test_what_is_held_for_the_first_one_is_held_from_other_models_too(
         permits.release()
     assert [connection.getresponse().status for connection in connections] == [200] * 4
     users = [received.json["user"] for received in upstream.received]
-    assert users == ["first", "early", "large", "late"]
+    assert (users[:2], set(users[2:])) == (["first", "early"], {"large", "late"})

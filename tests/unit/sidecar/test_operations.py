@@ -6,38 +6,49 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+from sidecar.control.failures import Cause, Failure
+from sidecar.control.loop import Orders
+from sidecar.control.restart import Order
 from sidecar.operations import Hands, Operations
 
+RESTART = Orders(restarts=[Order("a", Failure(Cause.CRASH, "it died"))])
 
-def operations() -> Operations:
-    """Of a backend that drains at once and has no actuator."""
-    fleet: Any = SimpleNamespace(drain_progress=lambda _: SimpleNamespace(done=True))
+
+class Recovery:
+    """Notes what is reported; `then` is done in the loop's next turn, before the task is cleared away."""
+
+    def __init__(self) -> None:
+        self.reports = 0
+        self.then: Any = None
+
+    def restarted(self, *_: Any) -> None:
+        self.reports += 1
+        if self.then:
+            asyncio.get_running_loop().call_soon(self.then)
+            self.then = None
+
+
+def operations(recovery: Recovery) -> Operations:
+    """Of a backend that has no actuator, so that each restart fails at once."""
     nothing: Any = None
-    hands = Hands(lambda _: None, lambda _: None, lambda: nothing, lambda: None)
-    return Operations(fleet, nothing, hands)
+    loop: Any = SimpleNamespace(recovery=recovery)
+    return Operations(nothing, loop, Hands(lambda _: None, lambda _: None, lambda: nothing, lambda: None))
 
 
 async def test_one_that_runs_is_not_begun_again() -> None:
-    made = operations()
-    assert made.change_variant("a", [], 1000, lambda _: None, lambda: None)
-    assert not made.change_variant("a", [], 1000, lambda _: None, lambda: None)
+    recovery = Recovery()
+    made = operations(recovery)
+    made.carry_out(RESTART)
+    made.carry_out(RESTART)
+    assert made.under_way() == ["restart a"]
     await asyncio.sleep(0.01)
-    assert made.under_way() == []
+    assert (recovery.reports, made.under_way()) == (1, [])
 
 
 async def test_what_has_just_reported_its_end_can_be_ordered_again() -> None:
-    made = operations()
-    begun: list[bool] = []
-
-    def tick() -> None:
-        begun.append(made.change_variant("a", [], 1000, lambda _: None, lambda: None))
-
-    def drain(on: bool) -> None:
-        if not on:
-            # The next turn of the loop comes before the task is cleared away.
-            asyncio.get_running_loop().call_soon(tick)
-
-    made.change_variant("a", [], 1000, drain, lambda: None)
+    recovery = Recovery()
+    made = operations(recovery)
+    recovery.then = lambda: made.carry_out(RESTART)
+    made.carry_out(RESTART)
     await asyncio.sleep(0.01)
-    assert begun == [True]
-    assert made.under_way() == []
+    assert (recovery.reports, made.under_way()) == (2, [])
