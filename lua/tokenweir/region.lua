@@ -30,7 +30,7 @@ local SLOTS = 128
 local BACKENDS = contract.numbers.max_backends
 local MODELS = contract.numbers.max_models
 local CLASSES = queue_memory.LAST_CLASS + 1
-local LAYOUT = 8
+local LAYOUT = 9
 
 -- Byte 0 .. SLOTS - 1: the slots' locks.
 local GUARD_BYTE = 1000
@@ -52,6 +52,7 @@ typedef struct {
   uint64_t magic, layout, size, born;   /* born: wall time in seconds */
   double peers_at, peers_current, peers_used[2];
   double held_until, held_place, held_model;   /* a backend that is held for a model's first waiter */
+  double releases;                /* of workers that are gone */
   uint64_t live[SLOT_WORDS];
   double arrivals[MODELS];        /* of workers that are gone */
   tw_name backend_name[BACKENDS], model_name[MODELS];
@@ -141,9 +142,21 @@ function _M.guarded(change, ...)
   return nil, "another worker holds the shared region"
 end
 
---- Takes what a gone worker left out of every sum; its arrivals stay counted.
+-- What a worker gave back stays counted when it goes, or a later sum would be one that was there before. Its own count
+-- is odd until then: nobody takes what he sums up meanwhile for a sum.
+local function keep_releases(slot)
+  local releases = slot.releases
+  if releases ~= 0 then
+    local even = releases + releases % 2
+    slot.releases = even + 1
+    map.releases = map.releases + even
+  end
+end
+
+--- Takes what a gone worker left out of every sum; its arrivals and releases stay counted.
 local function clear_slot(index)
   local slot = map.slot[index]
+  keep_releases(slot)
   flags[index] = 0
   for m = 0, MODELS - 1 do
     if slot.arrivals[m] ~= 0 then
@@ -313,7 +326,8 @@ end
 --   was, ms
 function _M.tide()
   local _, slots, count = _M.live()
-  local sum, last = 0, 0
+  local gone = map.releases
+  local sum, last = gone, 0
   for k = 1, count do
     local slot = slots[k]
     local releases = slot.releases
@@ -325,7 +339,7 @@ function _M.tide()
       last = slot.released_at
     end
   end
-  return sum, last
+  return map.releases == gone and sum or NAN, last
 end
 
 --- @return array of tw_known_set: the sessions that this gateway and others served lately
