@@ -29,6 +29,7 @@ typedef struct {
   double rise, rise_passed, clock_sampled;         /* how far V rose in how long */
   double offset;                 /* what is added to tags where other gateways are told of them */
   double peer_front, peer_clock, peer_at;   /* what they told, and when; 0: nobody waits there, see `gateways.lua` */
+  double peer_rise, peer_passed; /* how far the highest V of theirs rose in how long */
   double yields, yield_at, yield_tide;
   tw_flow_set flows[FLOW_SETS];
 } tw_queue;
