@@ -164,10 +164,17 @@ def test_a_client_can_say_how_long_it_would_wait(line: Line, asked: str, least: 
     assert line.depth() == 0
 
 
-def test_a_wait_that_is_no_time_is_400(line: Line) -> None:
-    answer = line.gateway.post(headers=as_key("other", **{"X-Max-Wait": "soon"}))
+@pytest.mark.parametrize("asked", ["soon", "-1", "nan", "1e9", "0x10", "5m", "5,6", "1.5.2"])
+def test_a_wait_that_is_no_time_is_400(line: Line, asked: str) -> None:
+    answer = line.gateway.post(headers=as_key("other", **{"X-Max-Wait": asked}))
     assert answer.status_code == 400
     assert answer.json()["error"]["code"] == "invalid_max_wait"
+    assert line.depth() == 0
+
+
+def test_a_wait_without_end_is_as_long_as_the_class_may_wait(line: Line) -> None:
+    line.wait("patient", headers=as_key("other", **{"X-Max-Wait": "9" * 400}))
+    assert line.served() == ["patient"]
 
 
 def test_who_cannot_be_served_in_time_is_refused_at_once(start_gateway: Start, upstream: Upstream) -> None:
