@@ -1,10 +1,13 @@
-"""`make bench-live [QUICK=1]`: Tokenweir and other routers before four emulated servers, driven by aiperf."""
+"""`make bench-live [QUICK=1]`: Tokenweir and other routers, driven by aiperf, before four emulated servers
+and before three real llama.cpp engines."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,13 +20,24 @@ from bench.policy import traces
 from bench.policy.figures import Objectives
 from bench.policy.replay import Replay
 from bench.policy.table import shown
-from bench.policy.traces import MissingTraceError
+from bench.policy.traces import Asked, MissingTraceError
+from bench.servers.llama import MODEL as SMALL_MODEL
 from bench.servers.process import StartError
 
 SEED: Final = 2
 RATE: Final = 12.0
 """Requests a second of the engines' own time."""
 LONGEST: Final = 8000
+REAL_RATE: Final = 1.2
+"""Requests a second to the real engines: what two cores can do with their clients beside them."""
+REAL_SCALE: Final = 8
+"""The trace's lengths are divided by this for them: a CPU is not a GPU."""
+REAL_LONGEST: Final = 700
+SIMULATED: Final = ("p50_s", "p99_s", "ttft_p99_s", "good_share")
+EMULATED, REAL = "emulated", "real"
+EMULATED_TITLE: Final = "Four emulated servers: 2 x A100 (one dies when full), H100, T4"
+REAL_TITLE: Final = "Three real llama.cpp engines, which fail when full, on the cores of their clients"
+OWN: Final = "tokenweir"
 COLUMNS: Final = (
     ("failed", "{:.0f}"),
     ("good_share", "{:.1%}"),
@@ -46,61 +60,128 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     asked = [request for request in asked if request.prompt + request.output <= LONGEST]
+    small = _scaled(asked[: 30 if quick else 60])
     systems = fleet.SYSTEMS[:2] if quick else fleet.SYSTEMS
-    cases: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="tokenweir-bench-", dir="/tmp") as name:
         folder = Path(name)
         folder.chmod(0o755)
-        trace = folder / "trace.jsonl"
-        loadgen.write_trace(trace, asked, RATE * fleet.SPEED)
-        for system in systems:
-            cases.append(_run(system, trace, len(asked), folder / system.replace(" ", "-"), console))
-    predicted = Replay(asked, fleet.specs(), RATE, SEED, Objectives()).run("predictive, running figures only")
-    _show(cases, predicted, console)
-    bars = _bars(cases, predicted)
+        emulated = _Load(EMULATED, asked, fleet.MODEL, RATE, fleet.SPEED, folder, console)
+        real = _Load(REAL, small, SMALL_MODEL, REAL_RATE, 1.0, folder, console)
+        for load in (emulated, real):
+            for system in systems:
+                load.run(system)
+    predicted = _simulated(emulated.answers)
+    _show(EMULATED_TITLE, emulated.cases, predicted, console)
+    _show(REAL_TITLE, real.cases, None, console)
+    bars = _bars(emulated.cases, predicted) + _real_bars(real.cases)
     report.show_bars(bars, console)
     overall = {
         "requests": len(asked),
         "rate": RATE,
         "speed": fleet.SPEED,
-        "simulated": {name: predicted[name] for name in ("p50_s", "p99_s", "ttft_p99_s", "good_share")},
+        "real_requests": len(small),
+        "real_rate": REAL_RATE,
+        "simulated": {name: (predicted or {}).get(name) for name in SIMULATED},
     }
-    path = report.write("live", quick=quick, seed=SEED, overall=overall, cases=cases, bars=bars)
+    path = report.write(
+        "live", quick=quick, seed=SEED, overall=overall, cases=emulated.cases + real.cases, bars=bars
+    )
     console.print(f"{path.relative_to(report.ROOT)}")
     return 0
 
 
-def _run(system: str, trace: Path, asked: int, folder: Path, console: Console) -> dict[str, Any]:
-    case: dict[str, Any] = {"case": {"system": system}}
-    console.print(f"{system} (what it needs is installed the first time)")
-    folder.mkdir(parents=True)
-    folder.chmod(0o755)
-    try:
-        with fleet.engines(folder) as engines, fleet.system(system, engines, folder / "system") as url:
-            answers = loadgen.run(url, fleet.MODEL, trace, folder / "load")
-    except StartError as error:
-        console.print(f"{system}: {error}", markup=False)
-        return case | {"not_run": str(error)[:500]}
-    return case | figures.of_answers(answers, asked, fleet.SPEED)
+def _scaled(asked: Sequence[Asked]) -> list[Asked]:
+    """The same for small engines."""
+    found = []
+    for request in asked:
+        prompt, output = max(8, request.prompt // REAL_SCALE), max(4, request.output // REAL_SCALE)
+        if prompt + output <= REAL_LONGEST:
+            found.append(Asked(request.at, prompt, output))
+    return found
 
 
-def _show(cases: list[dict[str, Any]], predicted: dict[str, Any], console: Console) -> None:
-    table = Table(title="Four emulated servers: 2 x A100 (one dies when full), H100, T4")
+@dataclass
+class _Load:
+    """One stretch of traffic, sent through one system after the other to the same engines."""
+
+    engines: str
+    asked: Sequence[Asked]
+    model: str
+    rate: float
+    speed: float
+    folder: Path
+    console: Console
+    cases: list[dict[str, Any]] = field(default_factory=list)
+    answers: list[loadgen.Answer] = field(default_factory=list)
+    """Those of Tokenweir."""
+
+    def run(self, system: str) -> None:
+        """Put one system before the engines."""
+        case: dict[str, Any] = {"case": {"system": system, "engines": self.engines}}
+        self.cases.append(case)
+        trace = self.folder / f"{self.engines}.jsonl"
+        loadgen.write_trace(trace, self.asked, self.rate * self.speed)
+        self.console.print(f"{self.engines}: {system} (what it needs is installed the first time)")
+        folder = self.folder / f"{self.engines}-{system.replace(' ', '-')}"
+        folder.mkdir()
+        folder.chmod(0o755)
+        begin = fleet.engines if self.engines == EMULATED else fleet.real_engines
+        try:
+            with begin(folder) as engines, fleet.system(system, engines, folder / "system") as url:
+                answers = loadgen.run(url, self.model, trace, folder / "load")
+        except StartError as error:
+            self.console.print(f"{system}: {error}", markup=False)
+            case["not_run"] = str(error)[:500]
+            return
+        case.update(figures.of_answers(answers, len(self.asked), self.speed))
+        if system == OWN:
+            self.answers = answers
+
+
+def _simulated(answers: Sequence[loadgen.Answer]) -> dict[str, Any] | None:
+    """What the simulator says of what the emulated engines were asked."""
+    served = loadgen.as_served(answers, fleet.SPEED)
+    if len(served) < 2:
+        return None
+    return Replay(served, fleet.specs(), None, SEED, Objectives()).run("predictive, running figures only")
+
+
+def _show(
+    title: str, cases: list[dict[str, Any]], predicted: dict[str, Any] | None, console: Console
+) -> None:
+    table = Table(title=title)
     for column in ("system", *(name for name, _ in COLUMNS)):
         table.add_column(column, justify="left" if column == "system" else "right")
     for case in cases:
         if "failed" in case:
             table.add_row(case["case"]["system"], *(shown(case[name], form) for name, form in COLUMNS))
-    rows = [(name, predicted.get(name, 0.0), form) for name, form in COLUMNS]
-    table.add_row("tokenweir, simulated", *(shown(value, form) for _, value, form in rows))
+    if predicted is not None:
+        rows = [(name, predicted.get(name, 0.0), form) for name, form in COLUMNS]
+        table.add_row("tokenweir, simulated", *(shown(value, form) for _, value, form in rows))
     console.print(table)
 
 
-def _bars(cases: list[dict[str, Any]], predicted: dict[str, Any]) -> list[report.Bar]:
+def _ran(cases: list[dict[str, Any]]) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
+    """The case of Tokenweir, and those of the others that ran."""
     ran = {case["case"]["system"]: case for case in cases if "failed" in case}
-    own = ran.get("tokenweir")
-    others = [case for name, case in ran.items() if name != "tokenweir"]
+    return ran.get(OWN), [case for name, case in ran.items() if name != OWN]
+
+
+def _real_bars(cases: list[dict[str, Any]]) -> list[report.Bar]:
+    """Three engines on two cores are not independent, so only failures count."""
+    own, others = _ran(cases)
     if own is None or not others:
+        return []
+    fewest = min(case["failed"] for case in others)
+    return [
+        report.Bar("real engines: failed for memory on Tokenweir", own["failed_for_memory"], "==", 0),
+        report.Bar("real engines: failed on Tokenweir, of the best other's", own["failed"], "<=", fewest),
+    ]
+
+
+def _bars(cases: list[dict[str, Any]], predicted: dict[str, Any] | None) -> list[report.Bar]:
+    own, others = _ran(cases)
+    if own is None or not others or predicted is None:
         return []
     best_p99, best_good = min(case["p99_s"] for case in others), max(case["good_share"] for case in others)
     return [

@@ -1,17 +1,19 @@
-"""Four emulated servers of unequal kinds, and the systems that are put before them, one at a time."""
+"""Four emulated servers of unequal kinds, three real ones, and the systems put before them, one at a time."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from bench.overhead.peers import PEERS, PeerRouter
 from bench.overhead.plain import CONFIGURATION
 from bench.policy.server import ServerSpec
 from bench.servers import gateway, nginx, ports
 from bench.servers.engine import Engine, EngineKind
+from bench.servers.llama import MODEL as SMALL_MODEL
+from bench.servers.llama import LlamaEngine
 from bench.servers.redis import Redis
 from bench.servers.sidecar import Sidecar
 from emulator.engine import Exhaustion
@@ -25,6 +27,8 @@ KINDS: Final = (
     EngineKind("H100", MODEL, "preempt", SPEED),
     EngineKind("T4", MODEL, "preempt", SPEED, precision="int4"),
 )
+REAL: Final = ((2048, 4), (1024, 4), (1024, 2))
+"""KV tokens and slots of the real engines."""
 POLICIES: Final = {"smg": "least_load", "vllm-router": "cache_aware", "sglang-router": "cache_aware"}
 SYSTEMS: Final = ("tokenweir", "nginx least_conn", *POLICIES)
 
@@ -56,7 +60,20 @@ def engines(folder: Path) -> Iterator[list[Engine]]:
 
 
 @contextlib.contextmanager
-def system(name: str, servers: Sequence[Engine], folder: Path) -> Iterator[str]:
+def real_engines(folder: Path) -> Iterator[list[LlamaEngine]]:
+    """The real servers, ready."""
+    with contextlib.ExitStack() as stack:
+        found = [
+            stack.enter_context(LlamaEngine(f"llama-{number}", context, slots, folder))
+            for number, (context, slots) in enumerate(REAL)
+        ]
+        for engine in found:
+            engine.wait_ready()
+        yield found
+
+
+@contextlib.contextmanager
+def system(name: str, servers: Sequence[Engine] | Sequence[LlamaEngine], folder: Path) -> Iterator[str]:
     """The address of one system before the servers."""
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
@@ -76,7 +93,23 @@ def system(name: str, servers: Sequence[Engine], folder: Path) -> Iterator[str]:
             yield f"http://127.0.0.1:{router.port}"
 
 
-def _tokenweir(servers: Sequence[Engine], folder: Path, stack: contextlib.ExitStack) -> str:
+def _members(servers: Sequence[Engine] | Sequence[LlamaEngine]) -> dict[str, Any]:
+    """What a user would write of these servers."""
+    backends: list[dict[str, Any]] = []
+    known: dict[str, Any] = {"name": MODEL, "facts": MODEL}
+    for number, server in enumerate(servers):
+        if isinstance(server, LlamaEngine):
+            known = {"name": SMALL_MODEL}
+            backends.append({"id": server.name, "url": server.url, "models": [SMALL_MODEL]})
+        elif isinstance(server, Engine):
+            gpu = KINDS[number].gpu
+            backends.append({"id": server.name, "url": server.url, "models": [MODEL], "gpu": gpu})
+    return {"models": [known], "backends": backends}
+
+
+def _tokenweir(
+    servers: Sequence[Engine] | Sequence[LlamaEngine], folder: Path, stack: contextlib.ExitStack
+) -> str:
     redis = stack.enter_context(Redis(folder / "redis"))
     configuration = gateway.write_configuration(
         folder,
@@ -84,12 +117,8 @@ def _tokenweir(servers: Sequence[Engine], folder: Path, stack: contextlib.ExitSt
             "listen": {"workers": 1},
             "admin": {"port": ports.free_ports(1)[0]},
             "redis": {"port": redis.port},
-            "models": [{"name": MODEL, "facts": MODEL}],
-            "backends": [
-                {"id": f"engine-{number}", "url": engine.url, "models": [MODEL], "gpu": kind.gpu}
-                for number, (engine, kind) in enumerate(zip(servers, KINDS, strict=True))
-            ],
             "state_dir": str(folder / "state"),
+            **_members(servers),
         },
     )
     stack.enter_context(Sidecar(configuration, folder))

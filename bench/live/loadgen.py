@@ -35,6 +35,8 @@ class Answer:
     latency: float
     error: str
     """Empty when it was answered well."""
+    at: float = 0.0
+    """When it was sent, on the client's clock."""
 
 
 def _cache(folder: Path) -> Path:
@@ -111,4 +113,12 @@ def _answer(record: dict[str, Any]) -> Answer:
         value("time_to_first_token") / 1000,
         value("request_latency") / 1000,
         str(error.get("message") or error.get("type") or "failed")[:200] if error else "",
+        (record.get("metadata") or {}).get("request_start_ns", 0) / 1e9,
     )
+
+
+def as_served(answers: Sequence[Answer], speed: float) -> list[Asked]:
+    """What the engines were asked and answered: when it came, in their own time, and the tokens that they
+    counted. aiperf makes prompts of a length in tokens of another kind than theirs."""
+    served = sorted((answer for answer in answers if not answer.error), key=lambda answer: answer.at)
+    return [Asked(answer.at * speed, answer.prompt, answer.output) for answer in served]

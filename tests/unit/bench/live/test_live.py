@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import bench.live.__main__ as main
 from bench.live import figures, fleet, loadgen
 from bench.live.loadgen import Answer
 from bench.policy.traces import Asked
@@ -61,3 +63,27 @@ def test_the_simulator_is_given_the_same_servers() -> None:
     specs = fleet.specs()
     assert [spec.gpu for spec in specs] == ["A100-80G", "A100-80G", "H100", "T4"]
     assert specs[1].kv_tokens == 24_000
+
+
+def test_what_the_simulator_replays_is_what_the_engines_counted_when_it_came() -> None:
+    answers = [
+        Answer(480, 30, 0.1, 2.0, "", at=104.0),
+        Answer(240, 20, 0.1, 1.0, "", at=100.0),
+        Answer(0, 0, 0.0, 0.0, "gone", at=102.0),
+    ]
+    assert loadgen.as_served(answers, speed=0.25) == [Asked(25.0, 240, 20), Asked(26.0, 480, 30)]
+
+
+def test_small_engines_get_the_same_trace_in_small() -> None:
+    asked = [Asked(1.0, 1200, 200), Asked(2.0, 16, 8), Asked(3.0, 7000, 100)]
+    assert main._scaled(asked) == [Asked(1.0, 150, 25), Asked(2.0, 8, 4)]
+
+
+def test_of_real_engines_only_failures_count() -> None:
+    def case(system: str, failed: int, memory: int = 0) -> dict[str, Any]:
+        return {"case": {"system": system}, "failed": failed, "failed_for_memory": memory}
+
+    bars = main._real_bars([case("tokenweir", 0), case("smg", 4, 4), case("nginx least_conn", 2, 2)])
+    assert [bar.ok for bar in bars] == [True, True]
+    bars = main._real_bars([case("tokenweir", 3, 1), case("smg", 2)])
+    assert [bar.ok for bar in bars] == [False, False]
