@@ -28,11 +28,11 @@ SEED: Final = 2
 RATE: Final = 12.0
 """Requests a second of the engines' own time."""
 LONGEST: Final = 8000
-REAL_RATE: Final = 1.2
+REAL_RATE: Final = 0.5
 """Requests a second to the real engines: what two cores can do with their clients beside them."""
 REAL_SCALE: Final = 8
 """The trace's lengths are divided by this for them: a CPU is not a GPU."""
-REAL_LONGEST: Final = 700
+REAL_LONGEST: Final = 360
 SIMULATED: Final = ("p50_s", "p99_s", "ttft_p99_s", "good_share")
 EMULATED, REAL = "emulated", "real"
 EMULATED_TITLE: Final = "Four emulated servers: 2 x A100 (one dies when full), H100, T4"
@@ -60,7 +60,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     asked = [request for request in asked if request.prompt + request.output <= LONGEST]
-    small = _scaled(asked[: 30 if quick else 60])
+    small = _scaled(asked[: 20 if quick else 40])
     systems = fleet.SYSTEMS[:2] if quick else fleet.SYSTEMS
     with tempfile.TemporaryDirectory(prefix="tokenweir-bench-", dir="/tmp") as name:
         folder = Path(name)
@@ -174,8 +174,8 @@ def _real_bars(cases: list[dict[str, Any]]) -> list[report.Bar]:
         return []
     fewest = min(case["failed"] for case in others)
     return [
-        report.Bar("real engines: failed for memory on Tokenweir", own["failed_for_memory"], "==", 0),
-        report.Bar("real engines: failed on Tokenweir, of the best other's", own["failed"], "<=", fewest),
+        report.Bar("real engines: failed on Tokenweir", own["failed"], "==", 0),
+        report.Bar("real engines: failed, beyond the best other's", own["failed"] - fewest, "<=", 0),
     ]
 
 

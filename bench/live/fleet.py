@@ -27,7 +27,7 @@ KINDS: Final = (
     EngineKind("H100", MODEL, "preempt", SPEED),
     EngineKind("T4", MODEL, "preempt", SPEED, precision="int4"),
 )
-REAL: Final = ((2048, 4), (1024, 4), (1024, 2))
+REAL: Final = ((1024, 4), (512, 4), (512, 4))
 """KV tokens and slots of the real engines."""
 POLICIES: Final = {"smg": "least_load", "vllm-router": "cache_aware", "sglang-router": "cache_aware"}
 SYSTEMS: Final = ("tokenweir", "nginx least_conn", *POLICIES)
@@ -100,7 +100,9 @@ def _members(servers: Sequence[Engine] | Sequence[LlamaEngine]) -> dict[str, Any
     for number, server in enumerate(servers):
         if isinstance(server, LlamaEngine):
             known = {"name": SMALL_MODEL}
-            backends.append({"id": server.name, "url": server.url, "models": [SMALL_MODEL]})
+            # With one memory for all slots the engine does not tell how large it is; the operator does.
+            told = {"models": [SMALL_MODEL], "kv_capacity": REAL[number][0]}
+            backends.append({"id": server.name, "url": server.url, **told})
         elif isinstance(server, Engine):
             gpu = KINDS[number].gpu
             backends.append({"id": server.name, "url": server.url, "models": [MODEL], "gpu": gpu})

@@ -107,6 +107,9 @@ def _answer(record: dict[str, Any]) -> Answer:
         return float(found["value"]) if found else 0.0
 
     error = record.get("error")
+    if not error and not value("usage_completion_tokens"):
+        # An error within a stream is no answer, though aiperf takes what came before it for one.
+        error = {"message": "the stream broke off"}
     return Answer(
         int(value("usage_prompt_tokens")),
         int(value("usage_completion_tokens")),

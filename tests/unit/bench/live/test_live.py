@@ -13,6 +13,7 @@ import bench.live.__main__ as main
 from bench.live import figures, fleet, loadgen
 from bench.live.loadgen import Answer
 from bench.policy.traces import Asked
+from bench.servers.llama import LlamaEngine
 
 
 def test_the_trace_keeps_its_lengths_and_is_brought_to_a_rate(tmp_path: Path) -> None:
@@ -80,10 +81,21 @@ def test_small_engines_get_the_same_trace_in_small() -> None:
 
 
 def test_of_real_engines_only_failures_count() -> None:
-    def case(system: str, failed: int, memory: int = 0) -> dict[str, Any]:
-        return {"case": {"system": system}, "failed": failed, "failed_for_memory": memory}
+    def case(system: str, failed: int) -> dict[str, Any]:
+        return {"case": {"system": system}, "failed": failed}
 
-    bars = main._real_bars([case("tokenweir", 0), case("smg", 4, 4), case("nginx least_conn", 2, 2)])
+    bars = main._real_bars([case("tokenweir", 0), case("smg", 4), case("nginx least_conn", 2)])
     assert [bar.ok for bar in bars] == [True, True]
-    bars = main._real_bars([case("tokenweir", 3, 1), case("smg", 2)])
+    bars = main._real_bars([case("tokenweir", 3), case("smg", 2)])
     assert [bar.ok for bar in bars] == [False, False]
+
+
+def test_a_stream_that_breaks_off_is_no_answer() -> None:
+    record = {"metrics": {"time_to_first_token": {"value": 9.0}, "request_latency": {"value": 31.0}}}
+    assert loadgen._answer(record).error == "the stream broke off"
+
+
+def test_tokenweir_is_told_the_memory_that_real_engines_do_not_tell(tmp_path: Path) -> None:
+    engine = LlamaEngine.__new__(LlamaEngine)
+    engine.name, engine.port = "llama-0", 1
+    assert fleet._members([engine])["backends"][0]["kv_capacity"] == fleet.REAL[0][0]
