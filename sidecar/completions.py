@@ -92,11 +92,6 @@ class Completions:
         """Records that a gateway made and that did not come in time."""
         return self.sources.lost
 
-    @property
-    def unacknowledged(self) -> int:
-        """Entries counted whose checkpoint is due."""
-        return len(self._applied)
-
     def stats(self) -> Stats:
         """The figures as they are published."""
         return Stats(version=self.version, models=self.figures.published())

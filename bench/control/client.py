@@ -95,10 +95,6 @@ class Traffic:
             task.cancel()
         await self._http.close()
 
-    def waiting_s(self, now: float) -> float:
-        """How long the request that has waited longest for its first byte has waited."""
-        return max((now - one.sent for one in self.records if not one.ended and one.first is None), default=0)
-
     async def _run(self) -> None:
         due = time.monotonic()
         while not self._stopped:

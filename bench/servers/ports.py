@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import time
 
 
 def free_ports(count: int) -> list[int]:
@@ -22,14 +21,4 @@ def listening(port: int) -> bool:
         socket.create_connection(("127.0.0.1", port), timeout=0.5).close()
     except OSError:
         return False
-    return True
-
-
-def wait_closed(port: int, seconds: float) -> bool:
-    """Wait until nothing listens on the port; return whether that happened."""
-    end = time.monotonic() + seconds
-    while listening(port):
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.02)
     return True

@@ -14,7 +14,8 @@
 --     "tls": false, "tls_name": null, "tls_verify": true,
 --     "connect_ms": 500, "send_ms": 1000, "read_ms": 1000
 --   },
---   "poll_ms": 100
+--   "poll_ms": 100,
+--   "idle_ms": 600000                     what nginx.conf has as its read time-out; the settings may say another
 -- }
 -- Members that are not named here are kept for other modules.
 local cjson = require "cjson.safe"

@@ -40,12 +40,8 @@ local _M = {}
 
 --- Reads the settings, opens the shared region and the disk copy, loads the modules. An error here stops nginx with a
 -- message: better than a gateway that serves without counting.
--- @param path string, of gateway.json; default: the environment's TOKENWEIR_GATEWAY_JSON
+-- @param path string, of gateway.json
 function _M.start(path)
-  path = path or os.getenv("TOKENWEIR_GATEWAY_JSON")
-  if not path then
-    error("tokenweir: no gateway.json: pass its path to start(), or set TOKENWEIR_GATEWAY_JSON", 0)
-  end
   local settings, err = config.load(path)
   if not settings then
     error("tokenweir: " .. err, 0)

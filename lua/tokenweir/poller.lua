@@ -322,13 +322,14 @@ local function poll(now)
     moves.failed(known_moves)
     return fail(err, now)
   end
+  -- First what was sent: what is still to be fetched may fail.
+  sessions.take(replies, known_sessions, now)
+  moves.take(replies, known_moves)
   local ok
   ok, err = take_replies(connection, replies, asked, places, known)
   if not ok then
     return fail(err, now)
   end
-  sessions.take(replies, known_sessions, now)
-  moves.take(replies, known_moves)
   local refused, all = tell_errors(replies)
   if refused then
     redis.give_up(connection, config.current.redis, refused)

@@ -109,8 +109,7 @@ class Fleet:
         reading = member.engine
         if reading is not None and reading is not seen:
             leased, held = self._gateways.leased(backend_id)
-            capacity = member.config.kv_capacity or reading.capacity
-            member.foreign.observe(reading, leased, held, capacity)
+            member.foreign.observe(reading, leased, held, member.told_tokens())
         return self.note(member, before)
 
     def served(self, backend_id: str, now: float) -> None:

@@ -137,12 +137,13 @@ class Member:
             self._hardware = (basis, hardware(self.config, self.record, models, names))
         return self._hardware[1]
 
-    def tokens(self) -> int | None:
-        """KV capacity as far as it is configured or told by the engine."""
-        reading = self.record.engine
-        told = reading.capacity if reading is not None else None
-        listed = self.record.models.capacity if self.record.models is not None else None
-        return self.config.kv_capacity or told or listed
+    def told_tokens(self) -> int | None:
+        """KV capacity as far as it is configured or told by the engine: of it a share is in use."""
+        return self.capacity.of(self.config, self.record).tokens
+
+    def kv_tokens(self, models: dict[str, ModelConfig]) -> int | None:
+        """KV capacity, where nobody tells it by the facts of GPU and model; `models` as for `hardware`."""
+        return self.capacity.of(self.config, self.record, self.hardware(models)).tokens
 
     def look(self, look: Look, text: str, now: float) -> None:
         """Take a look that a watch just had."""
@@ -184,4 +185,4 @@ class Member:
             self.renewed_at = now
         self.progress.observe(reading)
         self.capacity.observe(self.record)
-        self.cost.observe(self.record, self.tokens(), now)
+        self.cost.observe(self.record, self.told_tokens(), now)

@@ -137,7 +137,7 @@ class ModelPools:
         spares = [
             Spare(
                 id=member.config.id,
-                capacity=float(member.tokens() or 1.0),
+                capacity=float(member.kv_tokens(self._fleet.models) or 1.0),
                 promoted=member.promoted,
                 available=member.readiness.state is State.READY or self._can_act(member.config.id),
             )
@@ -153,7 +153,7 @@ class ModelPools:
         )
         # A ramping backend counts in full: its share comes by itself.
         capacity = sum(
-            float(member.tokens() or 1.0)
+            float(member.kv_tokens(self._fleet.models) or 1.0)
             for member in members
             if member.role is Role.ACTIVE and uses[member.config.id].usable
         )
@@ -197,7 +197,7 @@ class ModelPools:
         known = member.hardware(self._fleet.models)
         return BackendUse(
             use=memory_use(member.config, member.record, now).use,
-            capacity=member.tokens(),
+            capacity=member.kv_tokens(self._fleet.models),
             usable=member.state is State.READY
             and member.address is not None
             and not self._gateways.ejected_everywhere(member.config.id),

@@ -1,7 +1,7 @@
 --- The snapshot's backends as a struct of arrays, built once per snapshot and read on every request.
 --
 -- Indices run 1 .. fleet.size. Numbers are FFI doubles; what is not known is -1 for `memory`, `load` and
--- `progress_age`, 0 for `capacity`, `concurrency` and `context`. Strings and booleans are Lua arrays.
+-- the ages, 0 for `capacity`, `concurrency` and `context`. Strings and booleans are Lua arrays.
 -- An index is valid for one fleet only; what must outlive a snapshot keeps the backend's `slot`.
 local ffi = require "ffi"
 local contract = require "tokenweir.contract"

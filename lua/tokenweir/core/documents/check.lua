@@ -127,7 +127,7 @@ end
 local _M = {}
 
 --- @param document table the decoded JSON
--- @param name string which document: `snapshot`, `settings`, `stats`, `lease`
+-- @param name string which document, by its name in `contract.shapes`
 -- @param pause function or nil, called now and then within a long list: it may yield
 -- @return true, or nil and what is wrong
 function _M.document(document, name, pause)

@@ -58,7 +58,7 @@ function _M.of(name, part)
 end
 
 --- @param document table, checked already (`check.lua`); changed in place
--- @param name string which document: `snapshot`, `settings`, `stats`, `lease`
+-- @param name string which document, by its name in `contract.shapes`
 -- @param skip string or nil, a top-level member whose inside is left alone
 -- @return table the document
 function _M.fill(document, name, skip)

@@ -1,11 +1,11 @@
 --- Sessions and caches, for a pick: where a session lives, and what each backend has of its prompt.
 --
---   affinity.locate(memory, rings, fleet, r, now, life_ms)  -- r.home, r.stay, r.settled, r.away_ms
+--   affinity.locate(memory, rings, fleet, r, now, life_ms, elsewhere)  -- r.home, r.stay, r.settled, r.away_ms
 --   ... candidates (`eligible.lua`), their load ...
---   affinity.reckon(memory, view, r, candidates, count, now)   -- view.credit
+--   affinity.reckon(memory, view, r, candidates, count)   -- view.credit
 --   ... the policy picks; stay.lua keeps the session where it is, or moves it ...
---   local moved = affinity.served(memory, fleet, r, index, now, life_ms)
---   affinity.ended(memory, r, prompt, output, cached, now)
+--   local moved = affinity.served(memory, fleet, r, index, now, life_ms, others)
+--   affinity.ended(memory, r, place, prompt, output, cached, now)
 --
 -- `memory`: `cache_memory.lua`; `rings`: `rings.lua`. One pick runs at a time in a worker, and none yields.
 local bit = require "bit"
