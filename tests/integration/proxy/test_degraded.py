@@ -139,7 +139,8 @@ def test_the_fallback_serves_when_the_level_says_so_with_the_model_renamed(
     assert small.received[-1].json["model"] == "tiny-llm"
     gateway.publish(backend(upstream), fallback(small))
     assert gateway.post().headers["x-tokenweir-backend"] == "gpu-a"
-    assert [record["degraded"] for record in gateway.completions(3)] == ["", "fallback-model", ""]
+    # Each worker sends its own records, so their order tells nothing.
+    assert sorted(record["degraded"] for record in gateway.completions(3)) == ["", "", "fallback-model"]
 
 
 def test_without_any_other_backend_the_fallback_serves_at_once(

@@ -158,7 +158,8 @@ def test_a_client_that_leaves_while_it_waits_gives_up_its_place(narrow: Gateway,
     assert first.getresponse().status == 200
     assert patient.getresponse().status == 200
     assert [received.json.get("user") for received in upstream.received] == [None, "patient"]
-    assert narrow.access_log(3)[0]["status"] == 499
+    # Each worker writes its own lines, so their order tells nothing.
+    assert sorted(line["status"] for line in narrow.access_log(3)) == [200, 200, 499]
 
 
 def test_waiters_of_a_draining_worker_are_served(narrow: Gateway, upstream: Upstream) -> None:
