@@ -10,6 +10,8 @@ from rich.markup import escape
 from tokenweir import facts
 from tokenweir.cli.options import DEFAULT_CONFIG, ConfigPath, told
 from tokenweir.config import Config, ConfigError
+from tokenweir.contract.names import PRECISIONS
+from tokenweir.contract.records import Role
 from tokenweir.render import RenderError
 from tokenweir.render.nginx import metrics_port
 from tokenweir.stack.settings import Settings, read
@@ -48,6 +50,11 @@ def notes(config: Config) -> list[str]:
             facts.gpu(backend.gpu or "CPU")
         except facts.UnknownFactError as error:
             found.append(f"`backends[{number}].gpu`: {error}; costs begin as another's and are learned")
+        if backend.precision.strip().lower() not in {"", *PRECISIONS}:
+            found.append(
+                f"`backends[{number}].precision`: {backend.precision!r} is no known one, so it is never "
+                f"preferred; known are {', '.join(sorted(set(PRECISIONS.values())))}"
+            )
     told = {name for backend in config.backends for name in backend.models or {}}
     told |= {alias for model in config.models for alias in model.aliases if model.name in told}
     all_told = config.backends and all(backend.models for backend in config.backends)
@@ -55,6 +62,14 @@ def notes(config: Config) -> list[str]:
         found.append(
             f"`default_model`: no backend has {config.default_model!r}; they have {', '.join(sorted(told))}"
         )
+    spares = [backend for backend in config.backends if backend.role is Role.FALLBACK]
+    if all(backend.models for backend in spares):
+        served = {name for backend in spares for name in backend.models or {}}
+        found += [
+            f"`models[{number}].fallback`: no backend of the role `fallback` has {model.fallback!r}"
+            for number, model in enumerate(config.models)
+            if model.fallback and model.fallback not in served
+        ]
     return found
 
 

@@ -99,6 +99,11 @@ def test_check_sums_up_a_configuration_that_is_in_order(write) -> None:
         ("policy: hybrid", ["`backends` is empty", "backends: [http://10.0.0.11:8000]"]),
         ("backends: [{url: 'http://a', gpu: T5}]", ["`backends[0].gpu`", "unknown GPU 'T5'", "RTX-4090"]),
         ("{backends: [{url: 'http://a', models: [m]}], default_model: n}", ["`default_model`", "'n'", "m"]),
+        (
+            "{backends: [{url: 'http://a', models: [m]}], models: [{name: m, fallback: small}]}",
+            ["`models[0].fallback`", "role `fallback`", "'small'"],
+        ),
+        ("backends: [{url: 'http://a', precision: fp9}]", ["`backends[0].precision`", "'fp9'", "fp16, fp32"]),
     ],
 )
 def test_check_notes_what_is_hardly_meant(write, text: str, words: list[str]) -> None:
