@@ -367,7 +367,7 @@ _M.shapes = {
             ["type"] = "number",
             ["min"] = 0,
             ["max"] = 1,
-            ["default"] = 0.0,
+            ["default"] = 0.02,
           },
           ["stall"] = {
             ["type"] = "number",

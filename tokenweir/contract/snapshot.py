@@ -218,7 +218,7 @@ class PolicySettings(Record):
     ] = 2.0
     crowding: Annotated[
         float, Field(ge=0, le=1, description="growth of the predicted time with each request that is there")
-    ] = 0.0
+    ] = 0.02
     stall: Annotated[
         float,
         Field(ge=0, le=10, description="weight of the time for which a prompt holds up each request there"),

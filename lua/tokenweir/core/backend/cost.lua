@@ -16,8 +16,7 @@ end
 --- ms until the request is complete, at the speed that the backend will have then:
 --   prefill ahead + own prefill + mean output * step, with step = base + per_sequence * n + per_kv_token * future
 -- and future = held + half of the remaining. Two factors even out the load before anything is slow: step against the
--- step with this request alone, as the backend will not get emptier meanwhile; and 1 + crowding * n / relative speed,
--- which is off (0) unless it is set: it drives long requests from fast backends.
+-- step with this request alone, as the backend will not get emptier meanwhile; and 1 + crowding * n / relative speed.
 --
 -- Of what it costs the n others, one part counts: while its prompt is computed they all stand still. `stall` of that
 -- time is added. All of it (1) shortens the mean, but parts the fleet into backends with prompts and backends with long

@@ -64,7 +64,7 @@ class TestHerding:
         assert max(shares.values()) <= 1.5 * 100 / 8
         assert len(shares) == 8
 
-    def test_requests_of_all_lengths_spread_by_tokens_rather_than_number(self, lua: Any) -> None:
+    def test_requests_of_all_lengths_spread_by_number_and_by_tokens(self, lua: Any) -> None:
         requests, tokens = [], []
         for seed in range(20):
             view, rng = View(lua, snapshot(*equal(8, capacity=200_000)), seed), random.Random(seed)
@@ -79,8 +79,8 @@ class TestHerding:
                 held[index] += round(asked["prompt"] + asked["mean"])
             requests.append(max(shares.values()) / (100 / 8))
             tokens.append(max(held.values()) / (held.total() / 8))
-        assert fmean(tokens) <= 1.3
-        assert fmean(requests) <= 2
+        assert fmean(requests) <= 1.5
+        assert fmean(tokens) <= 1.5
 
     @pytest.mark.parametrize("name", ["least_conn", "hybrid"])
     def test_what_reads_only_telemetry_sends_all_to_the_one_that_looked_emptiest(
