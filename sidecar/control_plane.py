@@ -71,7 +71,7 @@ class ControlPlane:
         self._started_with = base = load(self.path, environment)
         self.state_dir = self.folder / base.state_dir
         self.id = sidecar_id()
-        self.store = Store(base, self.folder, self.state_dir, self._edited_ms())
+        self.store = Store(base, self.path, self.state_dir, self._edited_ms())
         self.config: Config = self.store.config()
         self.redis = RedisState()
         self.gateways = Gateways()

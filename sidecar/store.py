@@ -2,7 +2,8 @@
 
 Every change is an entry: `backend:<id>` (a whole configuration, or null for a removed one), `drain:<id>`
 (true or false) and `policy`. The entries lie over `tokenweir.yaml` and are written, atomically, to
-`tokenweir.state.json` in the same folder (in `state_dir` where that folder is read-only), and to Redis,
+`tokenweir.state.json` in the same folder (in `state_dir` where that folder is read-only; after `other.yaml`
+`other.state.json`), and to Redis,
 from where the other sidecars take them into their own files.
 
 Conflicts:
@@ -40,7 +41,7 @@ from tokenweir.contract.records import Policy
 
 log = structlog.get_logger(__name__)
 
-FILE: Final = "tokenweir.state.json"
+ENDING: Final = ".state.json"
 FORGET_MS: Final = 30 * 24 * 3_600_000
 """How long an entry that says "nothing" (a dropped change) is kept, so that no other sidecar revives it."""
 MOST_ENTRIES: Final = 10_000
@@ -69,12 +70,12 @@ class Changes(BaseModel):
 
 
 class Store:
-    """The changes over one configuration. `edited_ms` is the wall time of its last edit."""
+    """The changes over one configuration, the file `path`. `edited_ms` is the wall time of its last edit."""
 
-    def __init__(self, config: Config, folder: Path, state_dir: Path, edited_ms: int = 0) -> None:
+    def __init__(self, config: Config, path: Path, state_dir: Path, edited_ms: int = 0) -> None:
         self._config = config
         self._edited_ms = edited_ms
-        self._path = _writable(folder, state_dir) / FILE
+        self._path = _beside(path, state_dir)
         self._entries: dict[str, Entry] = {}
         self._bases: dict[str, str] = {}
         self._load()
@@ -313,8 +314,9 @@ def _hash(value: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _writable(folder: Path, state_dir: Path) -> Path:
-    """The configuration's folder, or `state_dir` where that cannot be written."""
-    if (folder / FILE).exists():
-        return folder if os.access(folder / FILE, os.W_OK) and os.access(folder, os.W_OK) else state_dir
-    return folder if os.access(folder, os.W_OK) else state_dir
+def _beside(path: Path, state_dir: Path) -> Path:
+    """A file of the configuration's name in its folder, or in `state_dir` where that cannot be written."""
+    name = path.stem + ENDING
+    beside = path.parent / name
+    writable = os.access(path.parent, os.W_OK) and (not beside.exists() or os.access(beside, os.W_OK))
+    return beside if writable else state_dir / name

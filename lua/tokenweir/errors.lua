@@ -16,7 +16,7 @@ local TYPES = {
 
 --- What nginx answers by itself, told in our words. The status stays.
 local OF_NGINX = {
-  [400] = { "bad_request", "The request is not valid HTTP." },
+  [400] = { "bad_request", "The request is not valid HTTP, or a line of its headers is longer than 16 KiB." },
   [403] = { "forbidden", "This is not allowed." },
   [404] = { "not_found", "Nothing is here." },
   [405] = { "method_not_allowed", "This method is not allowed here." },
@@ -25,8 +25,8 @@ local OF_NGINX = {
   [413] = { "request_too_large", "The request body is larger than the gateway takes (limits.body_max)." },
   [414] = { "uri_too_long", "The request's path is too long." },
   [429] = { "overloaded", "Every backend that could serve this request is busy. Try again later." },
-  [494] = { "headers_too_large", "The request's headers are too large." },
   [500] = { "internal_error", "The gateway met an error of its own." },
+  [501] = { "not_implemented", "The request's body comes in an encoding (Transfer-Encoding) that is not understood." },
   [502] = { "upstream_broke", "The backend closed the connection before it answered." },
   [503] = { "no_capacity", "No backend can serve this request now. Try again later." },
   [504] = { "upstream_timeout", "The backend did not answer in time." },

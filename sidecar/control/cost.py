@@ -118,7 +118,7 @@ def start_cost(gpu: str, model: str, precision: str, gpus: int) -> tuple[Cost, s
         gpu = facts.gpu(gpu).name
     except facts.UnknownFactError:
         assumed.append(
-            f"GPU {gpu!r} unknown, taken as {DEFAULT_GPU}" if gpu else f"GPU not told: {DEFAULT_GPU}"
+            f"GPU {gpu!r} unknown, taken as {DEFAULT_GPU}" if gpu else f"GPU not told, taken as {DEFAULT_GPU}"
         )
         gpu = DEFAULT_GPU
     try:
@@ -127,7 +127,7 @@ def start_cost(gpu: str, model: str, precision: str, gpus: int) -> tuple[Cost, s
         assumed.append(
             f"model {model!r} unknown, taken as {DEFAULT_MODEL}"
             if model
-            else f"model not known: {DEFAULT_MODEL}"
+            else f"model not known, taken as {DEFAULT_MODEL}"
         )
         model = DEFAULT_MODEL
     try:

@@ -7,6 +7,7 @@ import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
 from rich.console import Console
@@ -22,6 +23,7 @@ from tokenweir.stack.settings import Settings, read
 from tokenweir.stack.stack import parts
 
 BACKENDS_WITHIN_S = 30.0
+OTHERS_WITHIN_S = 5.0
 SETTINGS_WITHIN_S = 15.0
 MOST_TOLD = 4
 POLL_S = 0.2
@@ -42,6 +44,7 @@ def up(config: ConfigPath = DEFAULT_CONFIG) -> None:
         if state.moved:
             console.print(f"run-time files are in {state.root}: {state.moved}", style="yellow")
         with launch.exclusively(state.run):
+            launch.claim(state.run, config.resolve())
             wanted = parts(settings)
             with Progress(console, {part.name: part.title for part in wanted}) as progress:
                 launch.bring_up(wanted, state.run, progress.report)
@@ -60,7 +63,14 @@ def up(config: ConfigPath = DEFAULT_CONFIG) -> None:
             lambda: http_ready(url, verify=False) and unusable(settings),
             BACKENDS_WITHIN_S,
         )
+        others = (
+            None
+            if missing
+            else wait_until(console, "the other backends", lambda: waited_for(settings), OTHERS_WITHIN_S)
+        )
         _summary(console, settings, missing)
+        if others:
+            console.print(f"\n[yellow]Not ready yet[/]: {escape(others)}", soft_wrap=True)
 
 
 def wait_until(console: Console, what: str, missing: Callable[[], str | None], within_s: float) -> str | None:
@@ -98,20 +108,38 @@ def settings_lag(settings: Settings) -> str | None:
 def unusable(settings: Settings) -> str:
     """Why the gateway has no backend to send requests to, of each backend."""
     try:
-        answer = httpx.get(
-            f"{sidecar_server.admin_url(settings)}/api/fleet",
-            headers=sidecar_server.admin_headers(settings),
-            timeout=2,
-            trust_env=False,
-        )
-        rows = answer.raise_for_status().json()["backends"]
-        told = [f"{row['id']} is {row['state']}: {row['reason']}" for row in rows if row["state"] != "ready"]
+        rows = _fleet(settings)
     except (httpx.HTTPError, LookupError, ValueError, TypeError) as error:
         return f"the sidecar does not say why ({type(error).__name__})"
-    more = f"; and {len(told) - MOST_TOLD} more" if len(told) > MOST_TOLD else ""
     if not rows:
         return "no backends are configured"
-    return "; ".join(told[:MOST_TOLD]) + more or "the gateway has not heard of them yet"
+    return _not_ready(rows) or "the gateway has not heard of them yet"
+
+
+def waited_for(settings: Settings) -> str | None:
+    """Which backends are not ready and why; of those that are drained or held out somebody knows."""
+    try:
+        rows = _fleet(settings)
+        return _not_ready([row for row in rows if row["state"] in {"down", "starting"}]) or None
+    except (httpx.HTTPError, LookupError, ValueError, TypeError):
+        return None
+
+
+def _fleet(settings: Settings) -> list[dict[str, Any]]:
+    answer = httpx.get(
+        f"{sidecar_server.admin_url(settings)}/api/fleet",
+        headers=sidecar_server.admin_headers(settings),
+        timeout=2,
+        trust_env=False,
+    )
+    rows: list[dict[str, Any]] = answer.raise_for_status().json()["backends"]
+    return rows
+
+
+def _not_ready(rows: list[dict[str, Any]]) -> str:
+    told = [f"{row['id']} is {row['state']}: {row['reason']}" for row in rows if row["state"] != "ready"]
+    more = f"; and {len(told) - MOST_TOLD} more" if len(told) > MOST_TOLD else ""
+    return "; ".join(told[:MOST_TOLD]) + more
 
 
 def _settings_version(page: str) -> int:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from tokenweir.config.quantities import TIME, Duration, InMs
 from tokenweir.config.section import Section
@@ -118,6 +118,7 @@ class PrecisionConfig(Section):
 
     rule: Annotated[
         PrecisionRule,
+        BeforeValidator(lambda given: "off" if given is False else given),  # YAML reads a bare off as false
         Field(description="auto: quality, under pressure what saves memory; literal: the article's; off"),
     ] = PrecisionRule.AUTO
     pressure: Annotated[ShareOf, Field(description="memory use from which there is pressure")] = 0.7

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tokenweir.atomic_file import write_atomically
 from tokenweir.stack import ports
 from tokenweir.stack.errors import StackError
 from tokenweir.stack.identity import members
@@ -33,6 +34,19 @@ def exclusively(folder: Path) -> Iterator[None]:
             raise StackError(f"another `up` or `down` is at work on {folder.parent}; wait for it") from None
         os.set_inheritable(lock.fileno(), False)
         yield
+
+
+def claim(folder: Path, config: Path) -> None:
+    """Say whose state folder this is. Raises StackError where parts of another configuration run from it:
+    they would be taken for this one's, and changed to what it says."""
+    owner = folder / "configuration"
+    other = owner.read_text().strip() if owner.exists() else ""
+    if other not in {"", str(config)} and any(record.running for record in read_records(folder).values()):
+        raise StackError(
+            f"what runs from {folder.parent} was started for {other}: give {config} a `state_dir` of its "
+            f"own, or end that first (make down CONFIG={other})"
+        )
+    write_atomically(owner, f"{config}\n", 0o644)
 
 
 @dataclass

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.store import FILE, Store
+from sidecar.store import Store
 from tokenweir.config.loading import parse
 from tokenweir.config.models import BackendConfig, Config
 from tokenweir.contract.records import Policy
@@ -15,6 +15,8 @@ from tokenweir.contract.records import Policy
 YAML = (
     "backends: [{id: a, url: http://10.0.0.1:8000}, {id: b, url: http://10.0.0.2:8000}]\nlimits: {idle: 5m}\n"
 )
+
+KEPT = "tokenweir.state.json"
 
 
 def config(text: str = YAML) -> Config:
@@ -27,7 +29,7 @@ def folder(tmp_path) -> Path:
 
 
 def store_in(folder, text=YAML, edited_ms=0) -> Store:
-    return Store(config(text), folder, folder / "var", edited_ms)
+    return Store(config(text), folder / "tokenweir.yaml", folder / "var", edited_ms)
 
 
 def ids(store):
@@ -36,6 +38,13 @@ def ids(store):
 
 def backend(name, port=1, **members):
     return BackendConfig(id=name, url=f"http://10.0.1.{port}:8000", **members)
+
+
+def test_two_configurations_in_one_folder_have_changes_of_their_own(folder):
+    other = Store(config(), folder / "other.yaml", folder / "var")
+    other.remove_backend("b")
+    assert other.path == folder / "other.state.json"
+    assert "b" in ids(store_in(folder))
 
 
 def test_changes_lie_over_the_file_and_survive_a_restart(folder):
@@ -60,7 +69,7 @@ def test_the_file_is_for_its_owner_alone_and_without_changes_there_is_none(folde
     store = store_in(folder)
     assert not store.path.exists()
     store.set_draining("a", True)
-    assert store.path == folder / FILE
+    assert store.path == folder / KEPT
     assert store.path.stat().st_mode & 0o777 == 0o600
 
 
@@ -207,9 +216,9 @@ def test_entries_that_cannot_hold_are_not_taken_over(folder, entry):
 
 
 def test_a_damaged_file_is_set_aside(folder):
-    (folder / FILE).write_text('{"schema": 1, "entr')
+    (folder / KEPT).write_text('{"schema": 1, "entr')
     assert ids(store_in(folder)) == ["a", "b"]
-    assert (folder / (FILE + ".damaged")).exists()
+    assert (folder / (KEPT + ".damaged")).exists()
 
 
 def test_a_change_that_cannot_be_kept_is_not_made(folder, monkeypatch):
@@ -252,4 +261,4 @@ def test_a_change_of_another_sidecar_holds_though_the_disk_is_full(tmp_path, mon
 
 def test_a_read_only_folder_leaves_the_changes_in_the_state_folder(folder, monkeypatch):
     monkeypatch.setattr("sidecar.store.os.access", lambda path, mode: Path(path).name == "var")
-    assert store_in(folder).path == folder / "var" / FILE
+    assert store_in(folder).path == folder / "var" / KEPT

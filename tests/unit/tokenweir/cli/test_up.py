@@ -89,3 +89,21 @@ def test_what_is_waited_for_is_told_again_and_again_with_the_reason(monkeypatch:
     assert up.wait_until(console, "a backend", lambda: next(reasons), 60) is None
     assert "waiting for a backend: 0 of 60 s (refused)" in console.file.getvalue()  # type: ignore[attr-defined]
     assert up.wait_until(console, "a backend", lambda: "refused", 0.1) == "refused"
+
+
+def test_backends_that_are_not_ready_are_named_with_the_reason(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [
+        {"id": "a", "state": "ready", "reason": "answers"},
+        {"id": "b", "state": "down", "reason": "b:8000: Connection refused"},
+        {"id": "c", "state": "draining", "reason": "drained"},
+    ]
+
+    def get(url: str, **_: object) -> httpx.Response:
+        return httpx.Response(200, json={"backends": rows}, request=httpx.Request("GET", url))
+
+    monkeypatch.setattr(up.httpx, "get", get)
+    assert up.waited_for(settings) == "b is down: b:8000: Connection refused"
+    rows[1]["state"] = "ready"
+    assert up.waited_for(settings) is None

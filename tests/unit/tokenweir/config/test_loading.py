@@ -147,3 +147,7 @@ def test_what_gateways_would_refuse_is_refused_where_it_is_written(text: str) ->
     key = re.findall(r"\w+", text)[-2]
     with pytest.raises(ConfigError, match=key):
         parse(text, "t")
+
+
+def test_a_bare_off_is_a_rule_though_yaml_reads_it_as_false() -> None:
+    assert parse("backends: [http://a]\nprecision: {rule: off}\n", "test").precision.rule == "off"

@@ -204,6 +204,19 @@ def test_down_after_a_failed_up_stops_what_had_been_started(run: Path, make: Cal
     assert pids(run) == {}
 
 
+def test_up_leaves_alone_what_another_configuration_runs_from_this_folder(
+    run: Path, make: Callable[..., Part], tmp_path: Path
+) -> None:
+    one, other = tmp_path / "one.yaml", tmp_path / "other.yaml"
+    launch.claim(run, one)
+    launch.bring_up([make("a")], run, lambda *_: None)
+    launch.claim(run, one)
+    with pytest.raises(StackError, match=r"was started for .*one\.yaml: give .*other\.yaml a `state_dir`"):
+        launch.claim(run, other)
+    launch.take_down(run, lambda *_: None)
+    launch.claim(run, other)
+
+
 def test_down_stops_the_last_started_first(run: Path, make: Callable[..., Part]) -> None:
     launch.bring_up([make("one"), make("two")], run, lambda *_: None)
     said, report = told()
