@@ -139,6 +139,7 @@ class Fleet:
         reasons = [
             self._state_reason(member),
             member.ramp.reason,
+            member.passed_over,
             memory.reason,
             score_reason,
             capacity.reason,

@@ -63,6 +63,8 @@ class Member:
     """Why it must get no requests though it may answer: a GPU taken out, a restart."""
     promoted: bool = False
     """Of the role standby, and put into service."""
+    passed_over: str | None = None
+    """Why other backends of its model are preferred to it."""
     arrived_at: float | None = None
     """When a new engine came up here; until that was taken note of."""
     was_ready: bool = False

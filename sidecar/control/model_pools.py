@@ -98,6 +98,9 @@ class ModelPools:
                 restarting=any(self._recovery.restarting(member) for member in members),
             )
             changed |= model.update(seen, config, now)
+            for member in members:
+                variant = uses[member.config.id].precision
+                member.passed_over = model.precision.passes_over(variant, name)
             self._tell_fallback(name, model)
             change = self._spares(name, members, uses, config, now)
             if change is not None and leading:

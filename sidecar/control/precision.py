@@ -52,6 +52,12 @@ class Precision:
         self.reason = f"precision: {self.preferred or 'none'} preferred ({state}: {told})"
         return self.preferred != before
 
+    def passes_over(self, variant: str, model: str) -> str | None:
+        """Why a backend with this variant gets requests only where the preferred one has no room."""
+        if self.preferred in {"", variant}:
+            return None
+        return f"precision: {variant or 'not known'}; requests for {model} prefer {self.preferred}"
+
     def _choose(
         self, usable: Sequence[BackendUse], variants: set[str], quality: str, rule: PrecisionRule
     ) -> str:

@@ -61,6 +61,19 @@ def test_the_quorum_sends_a_model_to_its_fallback_and_back():
     assert stage.loop.alerts.standing == {}
 
 
+def test_a_backend_says_that_another_variant_is_preferred_to_its_own():
+    stage = Scene(
+        backends=[
+            {"id": "a", "url": "http://a:1", "precision": "fp16"},
+            {"id": "b", "url": "http://b:1", "precision": "int4"},
+        ]
+    )
+    stage.run(2)
+    reasons = {name: " ".join(backend.reasons) for name, backend in stage.published().items()}
+    assert "precision: int4; requests for m prefer fp16" in reasons["b"]
+    assert "prefer" not in reasons["a"]
+
+
 def test_a_drained_or_new_backend_is_not_missed():
     stage = Scene(
         backends=[
