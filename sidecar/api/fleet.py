@@ -7,6 +7,7 @@ from pydantic import BaseModel, Field
 
 from sidecar.api.plane import Plane
 from sidecar.clock import monotonic_ms
+from sidecar.departures import departures
 from tokenweir.contract.records import State
 
 router = APIRouter(prefix="/api", tags=["fleet"])
@@ -41,6 +42,7 @@ class FleetView(BaseModel):
     shadow: str | None
     gateways: int
     ready: int
+    changes: list[str] = Field(description="what the admin API has changed of what tokenweir.yaml says")
     backends: list[FleetRow]
 
 
@@ -78,5 +80,6 @@ async def fleet(plane: Plane) -> FleetView:
         shadow=plane.config.shadow_policy.value if plane.config.shadow_policy else None,
         gateways=len(plane.gateways.leases),
         ready=sum(1 for member in plane.fleet.members.values() if member.state is State.READY),
+        changes=departures(plane.store),
         backends=rows,
     )

@@ -38,6 +38,8 @@ def status(config: ConfigPath = DEFAULT_CONFIG) -> None:
             raise typer.Exit(1) from None
         console.print(_headline(settings, overview), soft_wrap=True)
         console.print(predictor_line(learning), soft_wrap=True)
+        if overview["changes"]:
+            console.print(f"changed by the admin API: {', '.join(overview['changes'])}", soft_wrap=True)
         console.print(fleet_table(backends))
         for backend in backends:
             console.print(reasons(backend), style="dim", markup=False, soft_wrap=True)
