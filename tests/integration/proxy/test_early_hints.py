@@ -148,7 +148,9 @@ def test_it_is_told_again_when_the_position_changes_and_four_times_at_most(
     gateway.publish(backend(upstream, concurrency=1), queue={"order": "fifo"})
     permits = held()
     upstream.answer = Answer(permits=permits)
-    connections = [gateway.open() for _ in range(41)]
+    connections = [gateway.open()]
+    wait_until(lambda: gateway.inflight() == 1, what="the first request")
+    connections += [gateway.open() for _ in range(40)]
     wait_until(lambda: gateway.metric("tokenweir_queue_depth") == 40, what="forty waiters")
     time.sleep(1)  # workers with many waiters tell the others only now and then where these stand
     client = Client(gateway)

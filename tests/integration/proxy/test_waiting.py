@@ -30,18 +30,25 @@ def depth(gateway: Gateway) -> float:
 
 def test_requests_wait_for_room_and_are_served_one_at_a_time(narrow: Gateway, upstream: Upstream) -> None:
     running = []
+    permits = held()
 
     def answer(_: Received) -> Answer:
         running.append(narrow.inflight())
-        return Answer(delay=0.1)
+        return Answer(delay=0.1) if len(running) > 1 else Answer(permits=permits)
 
     upstream.answer = answer
-    with ThreadPoolExecutor(6) as pool:
+    first = narrow.open()
+    wait_until(lambda: narrow.inflight() == 1, what="the first request")
+    with ThreadPoolExecutor(5) as pool:
+        waiting = [pool.submit(narrow.post) for _ in range(5)]
+        wait_until(lambda: depth(narrow) == 5, what="five waiters")
         begin = time.monotonic()
-        answers = list(pool.map(lambda _: narrow.post(), range(6)))
+        permits.release()
+        answers = [each.result() for each in waiting]
         elapsed = time.monotonic() - begin
+    assert first.getresponse().status == 200
     assert all(answer.status_code == 200 for answer in answers)
-    assert elapsed >= 0.6
+    assert elapsed >= 0.5
     assert max(int(answer.headers["x-tokenweir-wait-ms"]) for answer in answers) >= 90
     assert running == [1] * 6
     narrow.settle()
