@@ -8,7 +8,7 @@ local health = require "tokenweir.core.backend.health"
 local max = math.max
 
 --- For so long an answer is waited for, ms.
-local ANSWER_MS = 2000
+local ANSWER_MS = 1500
 --- The sidecar is silent: three of its snapshots have not come, ms.
 local SILENT_MS = 1500
 --- After an answer the backend is left alone for so long, ms.

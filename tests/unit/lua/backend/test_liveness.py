@@ -55,15 +55,15 @@ def test_without_work_there_is_no_silence(liveness: Any, h: Any) -> None:
 
 
 def test_a_silent_backend_is_asked_while_the_sidecar_is_silent(doubtful: Callable[..., bool]) -> None:
-    assert not doubtful(900)
-    assert doubtful(1000)
+    assert not doubtful(1400)
+    assert doubtful(1500)
     assert not doubtful(60_000, age=1400)
 
 
 def test_usual_gaps_make_it_wait(doubtful: Callable[..., bool], health: Any, h: Any) -> None:
     health.byte(h, START, 500)
-    assert not doubtful(7900)
-    assert doubtful(8000)
+    assert not doubtful(8400)
+    assert doubtful(8500)
 
 
 def test_an_engine_that_may_not_answer_while_it_computes_is_not_asked(doubtful: Callable[..., bool]) -> None:
