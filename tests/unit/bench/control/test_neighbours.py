@@ -20,10 +20,10 @@ def cores(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
 
 
-def test_a_request_had_room_where_others_left_a_processor_all_the_time(cores):
+def test_a_request_had_room_where_others_left_enough_all_the_time(cores):
     watched = Neighbours([(LOOK_S * n, 0.3) for n in range(1, 11)])
     assert watched.left_room(1.0, 2.0)
-    watched.shares[3] = (LOOK_S * 4, 1.2)
+    watched.shares[3] = (LOOK_S * 4, 0.7)
     assert not watched.left_room(1.0, 2.0)
     assert not watched.left_room(1.8, 1.9)
     assert watched.left_room(2.2, 3.0)
