@@ -1,5 +1,4 @@
-"""The configurations in docs/telemetry.md, docs/actuators.md and docs/sessions.md can be used as they stand
-there."""
+"""The configurations on the pages of telemetry, actuators, sessions and operations can be used as such."""
 
 from __future__ import annotations
 
@@ -31,3 +30,10 @@ def test_every_way_to_move_caches_that_needs_something_of_backends_has_an_exampl
     adapters = {config.sessions.transfer.adapter for config in configs}
     assert adapters == {"lmcache", "agent"}
     assert all(backend.transfer for config in configs for backend in config.backends)
+
+
+def test_a_gateway_beside_others_has_a_redis_and_its_two_users():
+    (text,) = blocks("docs/operations.md", "yaml", "tested")
+    redis = parse(text, "docs/operations.md").redis
+    assert redis.host and redis.gateway_user and redis.sidecar_user
+    assert redis.gateway_password_file != redis.sidecar_password_file
