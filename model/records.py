@@ -28,8 +28,8 @@ import numpy as np
 from model.core import ENDINGS, Core, Stream, Words
 from model.dataset import Dataset, of_stream
 from tokenweir import recorded
+from tokenweir.contract import names
 
-MOST_TOKENS: Final = 2_000_000
 MOST_WORDS: Final = 4096
 RECORDED: Final = ("time_ms", "model", "output", "ending", "limit", "features", "vector", "words")
 RAW: Final = ("body", "output")
@@ -119,7 +119,7 @@ def _tokens(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     number = float(value)
-    return number if math.isfinite(number) and 0 <= number <= MOST_TOKENS else None
+    return number if math.isfinite(number) and 0 <= number <= names.MOST_TOKENS else None
 
 
 def _bytes(value: Any) -> bytes | None:

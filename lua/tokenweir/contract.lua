@@ -66,6 +66,7 @@ _M.numbers = {
   ["session_moves_cap"] = 65536,
   ["session_moves_batch_bytes"] = 65536,
   ["max_backends"] = 1024,
+  ["most_tokens"] = 16777216,
   ["max_models"] = 256,
   ["queue_window"] = 8,
 }

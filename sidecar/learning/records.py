@@ -8,10 +8,9 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from tokenweir.contract import names
 from tokenweir.contract.records import Completion
 
-MOST_TOKENS: Final = 2**24
-"""No engine has a context beyond; a longer prompt or output is an error of whoever counted."""
 MOST_MS: Final = 7 * 24 * 3_600_000
 FUTURE_MS: Final = 3_600_000
 """How far ahead a gateway's wall clock may be."""
@@ -51,7 +50,7 @@ def believe(value: Any, backends: Container[str], now_ms: int) -> Completion:
         record.q90,
         record.events,
     )
-    if any(count is not None and count > MOST_TOKENS for count in tokens):
+    if any(count is not None and count > names.MOST_TOKENS for count in tokens):
         raise PoisonedError("absurd_tokens")
     if record.cached is not None and record.prompt is not None and record.cached > record.prompt:
         raise PoisonedError("absurd_tokens")

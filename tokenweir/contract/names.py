@@ -117,6 +117,8 @@ SESSION_MOVES_CAP: Final = 65_536
 """Entries that the stream of moves keeps at most; what is older than a move lives goes by itself."""
 SESSION_MOVES_BATCH_BYTES: Final = 65_536
 MAX_BACKENDS: Final = 1024
+MOST_TOKENS: Final = 2**24
+"""No engine has a context beyond; a longer prompt or output is an error of whoever counted."""
 MAX_MODELS: Final = 256
 QUEUE_WINDOW: Final = 8
 """Waiters that may at most pass the first one while no backend has room for it."""
@@ -132,6 +134,7 @@ NUMBERS: Final[dict[str, int]] = {
     "session_moves_cap": SESSION_MOVES_CAP,
     "session_moves_batch_bytes": SESSION_MOVES_BATCH_BYTES,
     "max_backends": MAX_BACKENDS,
+    "most_tokens": MOST_TOKENS,
     "max_models": MAX_MODELS,
     "queue_window": QUEUE_WINDOW,
 }

@@ -23,8 +23,8 @@ local COMPLETION_TOKENS, PROMPT_TOKENS, CACHED_TOKENS = 8, 9, 10
 local PROCESSED, PREDICTED, REUSED = 11, 12, 13
 local ID = 14
 
--- Figures are counts; a wrong one must not poison sums. `MOST_TOKENS` of `sidecar/learning/records.py` is the same.
-local MAX_COUNT = 2 ^ 24
+-- Figures are counts; a wrong one must not poison sums.
+local MAX_COUNT = require("tokenweir.contract").numbers.most_tokens
 local MAX_WORD = 64
 local MAX_ID = 256
 

@@ -14,8 +14,8 @@ local PRIOR_SPREAD = 0.85
 local PRIOR_COUNT = 10
 local MIN_SPREAD, MAX_SPREAD = 0.05, 3
 local Z90 = 1.2815515655446004
--- No engine produces more; keeps everything finite.
-local MOST_TOKENS = 2 ^ 24
+-- Keeps everything finite.
+local MOST_TOKENS = require("tokenweir.contract").numbers.most_tokens
 
 local _M = { PRIOR_MEDIAN = PRIOR_MEDIAN, PRIOR_SPREAD = PRIOR_SPREAD }
 
