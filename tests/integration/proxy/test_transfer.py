@@ -369,3 +369,29 @@ class TestFailure:
         wait_until(lambda: set(scene.gateway.workers()) - before, what="a new worker")
         connection.close()
         scene.gateway.settle()
+
+
+def test_once_a_cache_was_brought_along_a_session_moves_to_a_backend_that_is_faster_by_more_than_that_takes(
+    scene: Scene, service: Service
+) -> None:
+    def ask(session: str) -> str:
+        return scene.ask(session, messages=[{"role": "user", "content": session + TEXT}])
+
+    def living_at(name: str, kind: str) -> str:
+        return next(session for session in (f"{kind}{k}" for k in range(40)) if ask(session) == name)
+
+    def slow(name: str) -> None:
+        cost = COST.model_copy(update={"base": 100})
+        scene.gateway.publish(*scene.fleet(**{name.replace("-", "_"): {"cost": cost}}))
+
+    home, other = scene.begin()
+    scene.load(home)
+    assert scene.ask() == other
+    scene.outcomes(done=1)
+    scene.gateway.publish(*scene.fleet())
+    at_home, at_other = living_at(home, "a"), living_at(other, "b")
+    slow(other)
+    assert ask(at_other) == other, "no cache was ever brought to its neighbour: it would be computed anew"
+    slow(home)
+    assert ask(at_home) == other, "some ten seconds less, for some ten ms"
+    scene.outcomes(done=2)
