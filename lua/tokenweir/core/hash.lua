@@ -20,8 +20,9 @@ local P5 = 0x27D4EB2F165667C5ULL
 
 local _M = {}
 
--- The lanes and the hash while they are reckoned: a 64-bit number that a loop passes on would be an object made for it.
-local lane, state = ffi.new("uint64_t[4]"), ffi.new("uint64_t[1]")
+-- What is hashed, the lanes and the hash while they are reckoned: LuaJIT makes an object of each pointer and 64-bit number
+-- that is a variable where a loop begins.
+local source, lane, state = ffi.new("const uint8_t *[1]"), ffi.new("uint64_t[4]"), ffi.new("uint64_t[1]")
 
 local kept = { false }
 
@@ -34,10 +35,10 @@ local function merge(hash, value)
 end
 
 -- Four independent lanes over whole stripes of 32 bytes; begins with the seed in `state`.
-local function stripes(p, n)
+local function stripes(n)
   lane[0], lane[1], lane[2], lane[3] = state[0] + P1 + P2, state[0] + P2, state[0], state[0] - P1
   for i = 0, n - 32, 32 do
-    local w = cast(words, p + i)
+    local w = cast(words, source[0] + i)
     lane[0], lane[1] = round(lane[0], w[0]), round(lane[1], w[1])
     lane[2], lane[3] = round(lane[2], w[2]), round(lane[3], w[3])
   end
@@ -45,19 +46,34 @@ local function stripes(p, n)
   state[0] = merge(merge(merge(merge(hash, lane[0]), lane[1]), lane[2]), lane[3])
 end
 
-local function rest(p, i, n)
+local function rest(i, n)
   while i + 8 <= n do
-    state[0] = rol(bxor(state[0], round(0ULL, cast(words, p + i)[0])), 27) * P1 + P4
+    state[0] = rol(bxor(state[0], round(0ULL, cast(words, source[0] + i)[0])), 27) * P1 + P4
     i = i + 8
   end
   if i + 4 <= n then
-    state[0] = rol(bxor(state[0], u64(cast(halves, p + i)[0]) * P1), 23) * P2 + P3
+    state[0] = rol(bxor(state[0], u64(cast(halves, source[0] + i)[0]) * P1), 23) * P2 + P3
     i = i + 4
   end
   while i < n do
-    state[0] = rol(bxor(state[0], u64(p[i]) * P5), 11) * P1
+    state[0] = rol(bxor(state[0], u64(source[0][i]) * P5), 11) * P1
     i = i + 1
   end
+end
+
+-- The hash of `n` bytes at `source`, by the seed in `state`.
+local function run(n)
+  if n >= 32 then
+    stripes(n)
+  else
+    state[0] = state[0] + P5
+  end
+  state[0] = state[0] + u64(n)
+  rest(n - n % 32, n)
+  local hash = state[0]
+  hash = bxor(hash, rshift(hash, 33)) * P2
+  hash = bxor(hash, rshift(hash, 29)) * P3
+  return (bxor(hash, rshift(hash, 32)))
 end
 
 --- Hash of the `n` bytes at `p`.
@@ -66,18 +82,9 @@ end
 -- @param[opt] seed number or uint64_t
 -- @return uint64_t
 function _M.bytes(p, n, seed)
-  state[0] = seed or 0
-  if n >= 32 then
-    stripes(p, n)
-  else
-    state[0] = state[0] + P5
-  end
-  state[0] = state[0] + u64(n)
-  rest(p, n - n % 32, n)
-  local hash = state[0]
-  hash = bxor(hash, rshift(hash, 33)) * P2
-  hash = bxor(hash, rshift(hash, 29)) * P3
-  return (bxor(hash, rshift(hash, 32)))
+  source[0], state[0] = p, seed or 0
+  -- A tail call: the arguments are no variables any more.
+  return run(n)
 end
 
 --- Hash of a Lua string. @return uint64_t

@@ -310,12 +310,12 @@ function _M.opening(out)
     last = last - 1
   end
   local size = last - first
-  local h = hash.string(out.model or "", size)
+  -- No variable holds a hash on the way: see `hash.lua`.
   if size <= 2 * END_BYTES then
-    return hash.bytes(p + first, size, h)
+    return hash.bytes(p + first, size, hash.string(out.model or "", size))
   end
-  h = hash.bytes(p + first, END_BYTES, h)
-  return hash.bytes(p + last - END_BYTES, END_BYTES, h)
+  return hash.bytes(p + last - END_BYTES, END_BYTES,
+    hash.bytes(p + first, END_BYTES, hash.string(out.model or "", size)))
 end
 
 --- The same as text.
