@@ -9,7 +9,7 @@ local room = require "tokenweir.core.backend.room"
 local rotation = require "tokenweir.core.policy.rotation"
 local stay = require "tokenweir.core.policy.stay"
 
-local floor, huge = math.floor, math.huge
+local floor, huge, min = math.floor, math.huge, math.min
 local glance, fits, emptiest, measure = room.glance, room.fits, room.emptiest, demand.measure
 local start, place = rotation.start, rotation.at
 local NO, YES = room.NO, room.YES
@@ -31,42 +31,58 @@ local own = {}
 
 local _M = {}
 
---- The cheapest candidate that has room, of a list that is scored whole.
-local function cheapest(view, candidates, count, cost)
+--- The first candidate of this cost, from a random place on.
+local function first_of(view, count, least)
   local shift = start(view, count)
-  local best, least = 0, huge
   for k = 1, count do
     local at = place(k, shift, count)
-    local i = candidates[at]
-    local space = glance(view, i, own)
-    rooms[at] = space
-    if space == NO then
-      costs[at] = huge
-    else
-      local c = cost(view, i, own)
-      if c > MOST then
-        c = MOST
-      end
-      costs[at] = c
-      if c < least then
-        best, least = at, c
-      end
+    if costs[at] == least then
+      return at
     end
   end
-  while best > 0 do
-    local i = candidates[best]
-    if rooms[best] == YES or fits(view, i, own) then
-      return i
+end
+
+-- The cheapest candidate that has room, where the one at `at` turned out to have none.
+local function next_cheapest(view, candidates, count, at)
+  while at do
+    costs[at] = huge
+    local least = huge
+    for other = 1, count do
+      least = min(least, costs[other])
     end
-    costs[best] = huge
-    best, least = 0, huge
-    for at = 1, count do
-      if costs[at] < least then
-        best, least = at, costs[at]
-      end
+    at = least < huge and first_of(view, count, least)
+    local i = at and candidates[at]
+    if i and (rooms[at] == YES or fits(view, i, own)) then
+      return i
     end
   end
   return nil
+end
+
+--- The cheapest candidate that has room, of a list that is scored whole. Which one it is, is asked once all costs are
+-- known: whether this one is less than all before is a question that no processor guesses.
+local function cheapest(view, candidates, count, cost)
+  local least = huge
+  for at = 1, count do
+    local i = candidates[at]
+    local space = glance(view, i, own)
+    rooms[at] = space
+    local c = huge
+    if space ~= NO then
+      c = min(cost(view, i, own), MOST)
+    end
+    costs[at] = c
+    least = min(least, c)
+  end
+  if least == huge then
+    return nil
+  end
+  local at = first_of(view, count, least)
+  local i = candidates[at]
+  if rooms[at] == YES or fits(view, i, own) then
+    return i
+  end
+  return next_cheapest(view, candidates, count, at)
 end
 
 --- So many at random, with repetition: choosing among few keeps the gateways of a large fleet from all going to the one

@@ -160,6 +160,9 @@ function _M.find(ring, x, weights, most, marks, mark)
   local points, at, member = ring.points, ring.at, ring.member
   local best, least = 0, huge
   local k, turn = first_point(ring, x), -x
+  if k < points and not marks and most > 0 and weights[member[k]] == most then
+    return member[k]  -- no point behind it can be nearer
+  end
   for _ = 1, points do
     if k == points then
       k, turn = 0, turn + 1
