@@ -25,7 +25,9 @@ local variant = require "tokenweir.variant"
 local waiting = require "tokenweir.waiting"
 
 local ngx = ngx
-local variable = require("tokenweir.variable").get
+local variables = require "tokenweir.variable"
+
+local variable, set_bytes = variables.get, variables.set_bytes
 local get_method = ngx.req.get_method
 local new_id = request_id.next
 local now_ms = clock.ms
@@ -156,7 +158,7 @@ function _M.run()
   local now = now_ms()
   local r = record.take(now)
   ngx.ctx = r
-  ngx.var.tw_new_id = new_id()
+  set_bytes("tw_new_id", new_id(), request_id.SIZE)
   local kind, usual = kind_of()
   local known = state.current(now)
   local settings = known.settings

@@ -26,10 +26,10 @@ function _M.tokens(r)
 end
 
 --- Writes the record into the buffer that goes to Redis.
-function _M.write(r, id, status, outcome, output, source, prompt, cached, now)
+function _M.write(r, id, id_size, status, outcome, output, source, prompt, cached, now)
   local to = begin()
   if to then
-    write(to, r, id, status, outcome, output, source, prompt, cached, now)
+    write(to, r, id, id_size, status, outcome, output, source, prompt, cached, now)
     finish()
   end
 end

@@ -16,16 +16,19 @@ local record = require "tokenweir.record"
 local sse = require "tokenweir.core.answer.sse"
 local upstream_log = require "tokenweir.upstream_log"
 local usage = require "tokenweir.core.answer.usage"
+local variables = require "tokenweir.variable"
 local waiting = require "tokenweir.waiting"
 
 local ngx = ngx
-local encode, line_of = json_string.encode, access_json.of
+local encode, tell = json_string.encode, access_json.write
 local sub = string.sub
-local variable = require("tokenweir.variable").get
+local variable, bytes_of, set_bytes = variables.get, variables.bytes, variables.set_bytes
 local now_ms = clock.ms
 
 --- A reservation whose client has gone is kept for at most this much longer than the engine probably needs.
 local MARGIN = 1.5
+
+local line = require("string.buffer").new()
 
 local _M = {}
 
@@ -47,11 +50,12 @@ local function free(r, outcome, now)
 end
 
 -- What the access log tells, see nginx.conf.
-local function write_line(r, id, outcome, output, prompt)
-  local var = ngx.var
-  var.tw_record = line_of(r, id, outcome, output, prompt)
+local function write_line(r, id, id_size, outcome, output, prompt)
+  line:reset()
+  tell(line, r, id, id_size, outcome, output, prompt)
+  set_bytes("tw_record", line:ref())
   if not r.kind or r.kind == "other" then
-    var.tw_escaped_path = sub(encode(variable("uri")), 2, -2)
+    ngx.var.tw_escaped_path = sub(encode(variable("uri")), 2, -2)
   end
 end
 
@@ -62,7 +66,8 @@ local function unserved(r, status, now)
   if r.limited then
     limits.settle(r, 0)
   end
-  write_line(r, variable("tw_id"), outcome)
+  local id, id_size = bytes_of("tw_id")
+  write_line(r, id, id_size, outcome)
 end
 
 -- Reads what an answer told that broke off; whole ones the body filter has read.
@@ -98,9 +103,9 @@ local function served(r, status, now)
     affinity.made(r, r.usage.id, now)
   end
   affinity.ended(r, outcome, prompt, output, cached, now)
-  local id = variable("tw_id")
-  completion.write(r, id, status, outcome, output, source, prompt, cached, now)
-  write_line(r, id, outcome, output, prompt)
+  local id, id_size = bytes_of("tw_id")
+  completion.write(r, id, id_size, status, outcome, output, source, prompt, cached, now)
+  write_line(r, id, id_size, outcome, output, prompt)
 end
 
 --- Ends a request.
@@ -108,7 +113,8 @@ function _M.run()
   local r = ngx.ctx
   if not r.taken then
     -- nginx refused it before the access phase
-    return write_line(r, variable("tw_id"), "")
+    local id, id_size = bytes_of("tw_id")
+    return write_line(r, id, id_size, "")
   end
   local status, now = ngx.status, now_ms()
   waiting.leave(r)

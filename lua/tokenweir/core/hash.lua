@@ -20,8 +20,8 @@ local P5 = 0x27D4EB2F165667C5ULL
 
 local _M = {}
 
--- What is hashed, the lanes and the hash while they are reckoned: LuaJIT makes an object of each pointer and 64-bit number
--- that is a variable where a loop begins.
+-- What is hashed, the lanes and the hash while they are reckoned: LuaJIT makes an object of each pointer and 64-bit
+-- number that is a variable where a loop begins.
 local source, lane, state = ffi.new("const uint8_t *[1]"), ffi.new("uint64_t[4]"), ffi.new("uint64_t[1]")
 
 local kept = { false }

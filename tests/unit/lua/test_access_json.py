@@ -8,12 +8,20 @@ from typing import Any
 from tokenweir.luavm import new_runtime
 
 lua: Any = new_runtime()
-line_of: Any = lua.eval(b'require("tokenweir.core.access_json").of')
+line_of: Any = lua.execute(b"""
+    local buffer = require("string.buffer").new()
+    local bytes = require "tokenweir.core.bytes"
+    return function(record, id, ...)
+      buffer:reset()
+      require("tokenweir.core.access_json").write(buffer, record, bytes.of(id), #id, ...)
+      return buffer:tostring()
+    end
+""")
 
 
 def _read(record: dict[bytes, Any], outcome: bytes, *figures: int | None) -> dict[str, Any]:
     members = line_of(lua.table_from(record), b"request-1", outcome, *figures)
-    read: dict[str, Any] = json.loads(b"{" + members + b'"}')
+    read: dict[str, Any] = json.loads(b"{" + members + b"}")
     return read
 
 
