@@ -13,7 +13,7 @@ local bit = require "bit"
 local hash = require "tokenweir.core.hash"
 
 local bxor, rshift = bit.bxor, bit.rshift
-local floor, huge, min = math.floor, math.huge, math.min
+local floor, huge, max, min = math.floor, math.huge, math.max, math.min
 local tonumber = tonumber
 local hash_string = hash.string
 
@@ -23,6 +23,8 @@ local u64 = ffi.typeof("uint64_t")
 local POINTS = 200
 local GOLDEN = 0x9E3779B97F4A7C15ULL
 local UNIT = 2 ^ -52
+--- The first points stand once more behind the last, one turn on: so many that a slice hardly ever holds more.
+local MORE = 4
 
 local _M = { POINTS = POINTS }
 
@@ -47,7 +49,7 @@ function _M.begin(names, count)
   local build = {
     names = {}, size = count, points = points, stage = 1, done = 0,
     drawn = DOUBLES(points + 1), owner = INTEGERS(points + 1), first = INTEGERS(points + 2),
-    at = DOUBLES(points + 1), member = INTEGERS(points + 1),
+    at = DOUBLES(points + MORE), member = INTEGERS(points + MORE),
   }
   for k = 1, count do
     build.names[k] = names[k]
@@ -129,6 +131,9 @@ function _M.step(build, budget)
   if build.stage <= #STAGES then
     return nil
   end
+  for k = 0, MORE - 1 do
+    build.at[build.points + k], build.member[build.points + k] = build.at[k] + 1, build.member[k]
+  end
   build.drawn, build.owner, build.stage, build.done = nil, nil, nil, nil
   return build
 end
@@ -138,31 +143,30 @@ function _M.build(names, count)
   return _M.step(_M.begin(names, count), huge)
 end
 
--- The first point at or behind x, `points` where there is none.
+-- 1 where x lies behind the point at `y`, else 0.
+local function behind_point(x, y)
+  return (max(0, min((x - y) * 2 ^ 60, 1)))
+end
+
+-- The first point at or behind x; the first one of the next turn is `points`. How many of its slice lie before it is
+-- counted without a loop and a branch: it differs from session to session, and each number would be compiled apart.
 local function first_point(ring, x)
   local at, points = ring.at, ring.points
   local slice = floor(x * points)
   local k = slice > 0 and ring.first[slice - 1] or 0
-  while k < points and at[k] < x do
+  local before = behind_point(x, at[k]) + behind_point(x, at[k + 1]) + behind_point(x, at[k + 2])
+    + behind_point(x, at[k + 3])
+  k = k + before
+  while before == MORE and k < points and at[k] < x do
     k = k + 1
   end
   return k
 end
 
---- The member of a place on the ring.
--- @param x in [0, 1)
--- @param weights FFI array of doubles by member, 1 .. size; 0: it takes no part
--- @param most the largest of them
--- @param[opt] marks FFI array of int32 by member: only who bears `mark` takes part
--- @param[opt] mark number
--- @return number of the member, 1 .. size; 0 where nobody takes part
-function _M.find(ring, x, weights, most, marks, mark)
+-- The member of the point that is nearest by its weight, from point k on.
+local function nearest(ring, k, x, weights, most, marks, mark)
   local points, at, member = ring.points, ring.at, ring.member
-  local best, least = 0, huge
-  local k, turn = first_point(ring, x), -x
-  if k < points and not marks and most > 0 and weights[member[k]] == most then
-    return member[k]  -- no point behind it can be nearer
-  end
+  local best, least, turn = 0, huge, -x
   for _ = 1, points do
     if k == points then
       k, turn = 0, turn + 1
@@ -179,6 +183,22 @@ function _M.find(ring, x, weights, most, marks, mark)
     k = k + 1
   end
   return best
+end
+
+--- The member of a place on the ring.
+-- @param x in [0, 1)
+-- @param weights FFI array of doubles by member, 1 .. size; 0: it takes no part
+-- @param most the largest of them
+-- @param[opt] marks FFI array of int32 by member: only who bears `mark` takes part
+-- @param[opt] mark number
+-- @return number of the member, 1 .. size; 0 where nobody takes part
+function _M.find(ring, x, weights, most, marks, mark)
+  local k = first_point(ring, x)
+  local m = ring.member[k]
+  if not marks and most > 0 and weights[m] == most then
+    return m  -- no point behind it can be nearer
+  end
+  return nearest(ring, k, x, weights, most, marks, mark)
 end
 
 return _M
