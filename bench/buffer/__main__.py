@@ -18,11 +18,9 @@ from bench import report
 from bench.buffer import fleet as fleets
 from bench.buffer import single
 from bench.buffer.figures import bars, mean, of_run
-from bench.buffer.overload import Load, run
+from bench.buffer.overload import FULL, QUICK, Load, run
 
 SEEDS = (1, 2, 3)
-FULL, QUICK = Load(60, 8, 10), Load(12, 8, 12)
-"""The fleet serves some twelve and a half requests a second."""
 MAX_WAIT, MAX_WAIT_QUICK = "15s", "4s"
 """Short enough for the queue to fill up early in a run."""
 WARM_UP = Load(8, 6, 0)

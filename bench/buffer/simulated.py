@@ -17,7 +17,7 @@ from bench import report
 from bench.buffer import fleet
 from bench.buffer.client import Answer, Hint
 from bench.buffer.figures import of_run
-from bench.buffer.overload import Load, Run, Sent
+from bench.buffer.overload import FULL, Load, Run, Sent
 from bench.buffer.traffic import MODEL, Request, requests
 from bench.policy.job import Job
 from bench.policy.server import Server, ServerSpec
@@ -26,7 +26,6 @@ from bench.policy.tokenweir_router import Tokenweir
 from emulator.engine import Exhaustion
 from emulator.tokens import count
 
-FULL = Load(60, 8, 10)
 WARM_UP, PAUSE_S = Load(8, 6, 0), 10.0
 MAX_WAIT_MS = 15_000.0
 TEMPLATE_TOKENS = 8
