@@ -64,9 +64,9 @@ local DEFAULTS = {
   },
 }
 
---- Waits may be shorter than what is expected by so much. At half again as much as the fleet serves, half of the
--- estimate instead let three times as many wait for the longest time in vain, for 1 % more served (`python -m
--- bench.buffer.simulated`).
+--- The middle of the waits, as a part of the estimate, which three of four do not exceed: who has no time for that
+-- waits in vain more likely than not. Half of the estimate instead let three times as many wait in vain, for 1 % more
+-- served at half again as much as the fleet serves (`python -m bench.buffer.simulated`).
 local CERTAIN = 0.85
 
 local _M = { DEFAULTS = DEFAULTS, CLASS = CLASS }
