@@ -4,6 +4,7 @@
 -- `send`, which goes through TLS too, before the answer's head. Never unasked: some clients take a 103 for the answer.
 -- HTTP/1.0 knows no interim answers, and on HTTP/2 bytes like these would break the framing: there nginx itself
 -- sends them, from 1.29 on, or nobody.
+local connection = require("tokenweir.nginx_connection").current
 local ffi = require "ffi"
 local get_request = require("resty.core.base").get_request
 local hint = require "tokenweir.core.queue.hint"
@@ -12,24 +13,9 @@ local queues = require "tokenweir.queues"
 local variable = require("tokenweir.variable").get
 
 local ngx = ngx
-local cast = ffi.cast
 local format = string.format
 local http_version = ngx.req.http_version
 local pcall, tonumber = pcall, tonumber
-
-ffi.cdef [[
-typedef struct tw_connection tw_connection;
-struct tw_connection {             /* how ngx_connection_t begins, in every version */
-  void *data, *read, *write;
-  int fd;
-  ssize_t (*recv)(tw_connection *c, unsigned char *buffer, size_t size);
-  ssize_t (*send)(tw_connection *c, const char *buffer, size_t size);
-};
-typedef struct {                   /* how ngx_http_request_t begins */
-  uint32_t signature;
-  tw_connection *connection;
-} tw_request_head;
-]]
 
 -- The same function as a hint that an upstream sent goes through.
 ffi.cdef("intptr_t ngx_http_send_early_hints(ngx_http_request_t *r);")
@@ -37,8 +23,6 @@ local has_native = pcall(function()
   return ffi.C.ngx_http_send_early_hints
 end)
 
-local HEAD = ffi.typeof("tw_request_head *")
-local SIGNATURE = 0x50545448       -- "HTTP"
 local NGX_ERROR = -1
 
 local _M = {}
@@ -46,12 +30,10 @@ local _M = {}
 -- Sends an interim answer whole.
 -- @return true; or nil and whether the connection can be used no more
 local function send(text)
-  local r = get_request()
-  r = r and cast(HEAD, r)
-  if not r or r.signature ~= SIGNATURE then
+  local c = connection()
+  if not c then
     return nil, false
   end
-  local c = r.connection
   local sent = tonumber(c.send(c, text, #text))
   if sent == #text then
     return true
