@@ -79,7 +79,10 @@ def _headline(settings: Settings, overview: dict[str, Any]) -> str:
     shadow = f", shadow {overview['shadow']}" if overview["shadow"] else ""
     redis = f", [red]Redis: {overview['redis']}[/]" if overview["redis"] else ""
     age = overview["snapshot_age_ms"]
-    told_at = "nothing published yet" if age is None else f"last snapshot {age:.0f} ms ago"
+    if not overview["leading"] and overview["leader"]:
+        told_at = f"stands by, {overview['leader']} leads"
+    else:
+        told_at = "nothing published yet" if age is None else f"last snapshot {age:.0f} ms ago"
     counts = (
         f"{counted(overview['gateways'], 'gateway')}, "
         f"{overview['ready']} of {counted(len(overview['backends']), 'backend')} ready"

@@ -100,15 +100,26 @@ def settings_lag(settings: Settings) -> str | None:
         applied = _settings_version(page.raise_for_status().text)
     except (httpx.HTTPError, LookupError, ValueError, TypeError) as error:
         return f"no answer ({type(error).__name__})"
+    if not published and applied and _stands_by(settings):
+        return None
     if not published:
         return "the sidecar has published none yet"
     return None if applied >= published else "the gateway goes by those before"
 
 
+def _stands_by(settings: Settings) -> bool:
+    """Whether another sidecar leads, so that this one publishes nothing."""
+    try:
+        fleet = _fleet(settings)
+        return not fleet["leading"] and bool(fleet["leader"])
+    except (httpx.HTTPError, LookupError, ValueError, TypeError):
+        return False
+
+
 def unusable(settings: Settings) -> str:
     """Why the gateway has no backend to send requests to, of each backend."""
     try:
-        rows = _fleet(settings)
+        rows = _fleet(settings)["backends"]
     except (httpx.HTTPError, LookupError, ValueError, TypeError) as error:
         return f"the sidecar does not say why ({type(error).__name__})"
     if not rows:
@@ -119,21 +130,21 @@ def unusable(settings: Settings) -> str:
 def waited_for(settings: Settings) -> str | None:
     """Which backends are not ready and why; of those that are drained or held out somebody knows."""
     try:
-        rows = _fleet(settings)
+        rows = _fleet(settings)["backends"]
         return _not_ready([row for row in rows if row["state"] in {"down", "starting"}]) or None
     except (httpx.HTTPError, LookupError, ValueError, TypeError):
         return None
 
 
-def _fleet(settings: Settings) -> list[dict[str, Any]]:
+def _fleet(settings: Settings) -> dict[str, Any]:
     answer = httpx.get(
         f"{sidecar_server.admin_url(settings)}/api/fleet",
         headers=sidecar_server.admin_headers(settings),
         timeout=2,
         trust_env=False,
     )
-    rows: list[dict[str, Any]] = answer.raise_for_status().json()["backends"]
-    return rows
+    fleet: dict[str, Any] = answer.raise_for_status().json()
+    return fleet
 
 
 def _not_ready(rows: list[dict[str, Any]]) -> str:

@@ -107,3 +107,22 @@ def test_backends_that_are_not_ready_are_named_with_the_reason(
     assert up.waited_for(settings) == "b is down: b:8000: Connection refused"
     rows[1]["state"] = "ready"
     assert up.waited_for(settings) is None
+
+
+@pytest.mark.parametrize(
+    ("leader", "said"), [("other-host", None), ("", "the sidecar has published none yet")]
+)
+def test_beside_a_sidecar_that_leads_this_one_need_not_publish(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, leader: str, said: str | None
+) -> None:
+    answers(monkeypatch, 0, "1796041894609")
+    settings_and_metrics = up.httpx.get
+
+    def get(url: str, **more: object) -> httpx.Response:
+        if url.endswith("/api/fleet"):
+            told = {"leading": False, "leader": leader, "backends": []}
+            return httpx.Response(200, json=told, request=httpx.Request("GET", url))
+        return settings_and_metrics(url, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(up.httpx, "get", get)
+    assert up.settings_lag(settings) == said
