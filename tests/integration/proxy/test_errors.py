@@ -95,7 +95,21 @@ def test_a_known_path_is_known_with_a_query_and_with_escaped_letters(
 def test_what_is_not_http_is_told_in_json_too(gateway: Gateway) -> None:
     answer = exchange(gateway, b"GET /v1/models HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 400 ")
-    assert b'{"error":{"message":"The request is not valid HTTP."' in answer
+    assert b'{"error":{"message":"The request is not valid HTTP, or a line of its headers' in answer
+
+
+def test_a_header_that_is_too_long_is_told_by_its_limit(gateway: Gateway) -> None:
+    long = b"X-Long: " + b"a" * 17_000
+    answer = exchange(gateway, b"GET /v1/models HTTP/1.1\r\nHost: a\r\n" + long + b"\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"a line of its headers is longer than 16 KiB" in answer
+
+
+def test_a_body_in_an_unknown_transfer_encoding_is_the_client_s_fault(gateway: Gateway) -> None:
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n"
+    answer = exchange(gateway, head)
+    assert answer.startswith(b"HTTP/1.1 501 ")
+    assert b'"code":"not_implemented"' in answer
 
 
 def test_the_engine_s_own_errors_pass_unchanged(gateway: Gateway, upstream: Upstream) -> None:
