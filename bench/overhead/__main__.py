@@ -13,7 +13,6 @@ from rich.console import Console
 
 from bench import report
 from bench.overhead import figures, measure, table
-from bench.overhead.awake import awake
 from bench.overhead.bars import bars
 from bench.overhead.cases import FULL, KIB, QUICK, Plan, RequestCase
 from bench.overhead.systems import Systems, start
@@ -75,20 +74,12 @@ def main() -> None:
     """Run the bench; missed bars are said, not an exit status."""
     parser = argparse.ArgumentParser(prog="python -m bench.overhead", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer bodies, shorter runs")
-    parser.add_argument(
-        "--let-cores-sleep", action="store_true", help="do not keep them awake between requests"
-    )
-    options = parser.parse_args()
-    quick = options.quick
+    quick = parser.parse_args().quick
     console = report.console()
-    with contextlib.ExitStack() as stack:
-        if not options.let_cores_sleep:
-            stack.enter_context(awake())
-        name = stack.enter_context(tempfile.TemporaryDirectory(prefix="tokenweir-bench-"))
+    with tempfile.TemporaryDirectory(prefix="tokenweir-bench-") as name:
         folder = Path(name)
         folder.chmod(0o755)
         overall, cases = run(QUICK if quick else FULL, folder, console)
-        overall["cores_kept_awake"] = not options.let_cores_sleep
     found = bars(cases)
     report.show_bars(found, console)
     path = report.write("overhead", quick=quick, seed=SEED, overall=overall, cases=cases, bars=found)
