@@ -19,6 +19,6 @@ def departures(store: Store) -> list[str]:
             told.append(f"{name} removed")
         elif name not in written:
             told.append(f"{name} added")
-        elif written[name].model_dump() != known[name].model_dump():
+        elif written[name] != known[name]:
             told.append(f"{name} changed")
     return told + [f"{name} drained" for name in sorted(store.draining() & known.keys())]

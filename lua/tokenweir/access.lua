@@ -21,12 +21,11 @@ local second_opinion = require "tokenweir.second_opinion"
 local sessions = require "tokenweir.sessions"
 local state = require "tokenweir.state"
 local transfer = require "tokenweir.transfer"
+local variables = require "tokenweir.variable"
 local variant = require "tokenweir.variant"
 local waiting = require "tokenweir.waiting"
 
 local ngx = ngx
-local variables = require "tokenweir.variable"
-
 local variable, set_bytes = variables.get, variables.set_bytes
 local get_method = ngx.req.get_method
 local new_id = request_id.next

@@ -20,8 +20,7 @@
 --               cut (502 or 504: it broke off or was too late with a request that it had been sent)
 --   filters     header (status of the upstream's answer), sse, usage, first_byte, last_byte, first_token, ended,
 --               broken, late, silent, no_answer, unconnected (there was no connection left to send it by), error_page,
---               engine_error, response (the id of the one that streams,
---               once it is known)
+--               engine_error, response (the id of the one that streams, once it is known)
 local fixed_table = require "tokenweir.core.fixed_table"
 local prefix_blocks = require "tokenweir.core.body.prefix_blocks"
 local request = require "tokenweir.core.body.request"

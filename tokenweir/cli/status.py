@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tokenweir.cli.admin import ask
 from tokenweir.cli.check import counted
 from tokenweir.cli.options import DEFAULT_CONFIG, ConfigPath, told
 from tokenweir.stack import gateway_server, sidecar_server
@@ -30,7 +31,7 @@ def status(config: ConfigPath = DEFAULT_CONFIG) -> None:
         mark = "[green]ready[/]" if gateway is None else f"[red]not ready[/]: {gateway}"
         console.print(f"gateway {gateway_server.base_url(settings)}/v1: {mark}", soft_wrap=True)
         try:
-            overview, backends, learning = _ask(settings, "/api/fleet", "/api/backends", "/api/predictor")
+            overview, backends, learning = ask(settings, "/api/fleet", "/api/backends", "/api/predictor")
         except (httpx.HTTPError, ValueError) as error:
             where = sidecar_server.admin_url(settings)
             console.print(f"sidecar {where}: [red]no answer[/] ({error})", soft_wrap=True)
@@ -45,24 +46,6 @@ def status(config: ConfigPath = DEFAULT_CONFIG) -> None:
             console.print(reasons(backend), style="dim", markup=False, soft_wrap=True)
     if gateway is not None:
         raise typer.Exit(1)
-
-
-def _ask(settings: Settings, *paths: str) -> list[Any]:
-    """What the sidecar answers, over one connection."""
-    found = []
-    with httpx.Client(
-        base_url=sidecar_server.admin_url(settings),
-        headers=sidecar_server.admin_headers(settings),
-        timeout=3,
-        trust_env=False,
-        verify=False,  # loopback, without TLS
-    ) as client:
-        for path in paths:
-            answer = client.get(path)
-            if answer.status_code != 200:
-                raise ValueError(f"{path} answers {answer.status_code}: {answer.text[:200]}")
-            found.append(answer.json())
-    return found
 
 
 def _parts(settings: Settings) -> str:

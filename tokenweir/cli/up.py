@@ -13,6 +13,7 @@ import httpx
 from rich.console import Console
 from rich.markup import escape
 
+from tokenweir.cli.admin import ask
 from tokenweir.cli.check import shared_ports
 from tokenweir.cli.options import DEFAULT_CONFIG, ConfigPath, told
 from tokenweir.cli.progress import Progress
@@ -89,13 +90,7 @@ def wait_until(console: Console, what: str, missing: Callable[[], str | None], w
 def settings_lag(settings: Settings) -> str | None:
     """None once the gateway goes by the settings that the sidecar has published; else what it waits for."""
     try:
-        answer = httpx.get(
-            f"{sidecar_server.admin_url(settings)}/api/settings",
-            headers=sidecar_server.admin_headers(settings),
-            timeout=2,
-            trust_env=False,
-        )
-        published = int(answer.raise_for_status().json()["version"])
+        published = int(ask(settings, "/api/settings")[0]["version"])
         page = httpx.get(gateway_server.metrics_url(settings), timeout=2, trust_env=False)
         applied = _settings_version(page.raise_for_status().text)
     except (httpx.HTTPError, LookupError, ValueError, TypeError) as error:
@@ -110,7 +105,7 @@ def settings_lag(settings: Settings) -> str | None:
 def _stands_by(settings: Settings) -> bool:
     """Whether another sidecar leads, so that this one publishes nothing."""
     try:
-        fleet = _fleet(settings)
+        fleet = ask(settings, "/api/fleet")[0]
         return not fleet["leading"] and bool(fleet["leader"])
     except (httpx.HTTPError, LookupError, ValueError, TypeError):
         return False
@@ -119,7 +114,7 @@ def _stands_by(settings: Settings) -> bool:
 def unusable(settings: Settings) -> str:
     """Why the gateway has no backend to send requests to, of each backend."""
     try:
-        rows = _fleet(settings)["backends"]
+        rows = ask(settings, "/api/fleet")[0]["backends"]
     except (httpx.HTTPError, LookupError, ValueError, TypeError) as error:
         return f"the sidecar does not say why ({type(error).__name__})"
     if not rows:
@@ -130,21 +125,10 @@ def unusable(settings: Settings) -> str:
 def waited_for(settings: Settings) -> str | None:
     """Which backends are not ready and why; of those that are drained or held out somebody knows."""
     try:
-        rows = _fleet(settings)["backends"]
+        rows = ask(settings, "/api/fleet")[0]["backends"]
         return _not_ready([row for row in rows if row["state"] in {"down", "starting"}]) or None
     except (httpx.HTTPError, LookupError, ValueError, TypeError):
         return None
-
-
-def _fleet(settings: Settings) -> dict[str, Any]:
-    answer = httpx.get(
-        f"{sidecar_server.admin_url(settings)}/api/fleet",
-        headers=sidecar_server.admin_headers(settings),
-        timeout=2,
-        trust_env=False,
-    )
-    fleet: dict[str, Any] = answer.raise_for_status().json()
-    return fleet
 
 
 def _not_ready(rows: list[dict[str, Any]]) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -21,6 +23,16 @@ def settings(tmp_path: Path) -> Settings:
     return read(path)
 
 
+def serve(monkeypatch: pytest.MonkeyPatch, get: Callable[..., httpx.Response]) -> None:
+    """Have `get` answer for the gateway and for the admin API."""
+
+    def ask(_: Settings, *paths: str) -> list[Any]:
+        return [get("http://admin" + path).json() for path in paths]
+
+    monkeypatch.setattr(up.httpx, "get", get)
+    monkeypatch.setattr(up, "ask", ask)
+
+
 def answers(monkeypatch: pytest.MonkeyPatch, published: int, applied: str) -> None:
     """Have the sidecar and the gateway tell these versions of the settings."""
 
@@ -31,7 +43,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, published: int, applied: str) -> No
             return httpx.Response(200, text=text, request=request)
         return httpx.Response(200, json={"version": published}, request=request)
 
-    monkeypatch.setattr(up.httpx, "get", get)
+    serve(monkeypatch, get)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +68,7 @@ def test_a_sidecar_that_does_not_answer_is_waited_for(
     def get(url: str, **_: object) -> httpx.Response:
         raise httpx.ConnectError(url)
 
-    monkeypatch.setattr(up.httpx, "get", get)
+    serve(monkeypatch, get)
     assert up.settings_lag(settings) == "no answer (ConnectError)"
 
 
@@ -77,7 +89,7 @@ def test_each_backend_that_cannot_be_used_is_named_with_the_reason(
     def get(url: str, **_: object) -> httpx.Response:
         return httpx.Response(200, json={"backends": rows}, request=httpx.Request("GET", url))
 
-    monkeypatch.setattr(up.httpx, "get", get)
+    serve(monkeypatch, get)
     assert up.unusable(settings).endswith(said)
 
 
@@ -103,7 +115,7 @@ def test_backends_that_are_not_ready_are_named_with_the_reason(
     def get(url: str, **_: object) -> httpx.Response:
         return httpx.Response(200, json={"backends": rows}, request=httpx.Request("GET", url))
 
-    monkeypatch.setattr(up.httpx, "get", get)
+    serve(monkeypatch, get)
     assert up.waited_for(settings) == "b is down: b:8000: Connection refused"
     rows[1]["state"] = "ready"
     assert up.waited_for(settings) is None
@@ -124,5 +136,5 @@ def test_beside_a_sidecar_that_leads_this_one_need_not_publish(
             return httpx.Response(200, json=told, request=httpx.Request("GET", url))
         return settings_and_metrics(url, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(up.httpx, "get", get)
+    serve(monkeypatch, get)
     assert up.settings_lag(settings) == said
