@@ -3,9 +3,8 @@
 local bit = require "bit"
 local ffi = require "ffi"
 local bytes = require "tokenweir.core.bytes"
-local finish = require("tokenweir.core.prediction.word_hash").finish
 
-local band, bxor, rol, rshift, tobit = bit.band, bit.bxor, bit.rol, bit.rshift, bit.tobit
+local band, bxor, lshift, rol, rshift, tobit = bit.band, bit.bxor, bit.lshift, bit.rol, bit.rshift, bit.tobit
 local cast = ffi.cast
 local words = ffi.typeof("const int32_t *")
 
@@ -13,20 +12,32 @@ local _M = {}
 
 local kept = { false }
 
+-- Products stay below 2^51, where `tobit` is exact.
+local function finish(h)
+  h = tobit(bxor(h, rshift(h, 16)) * 648113)
+  h = tobit(bxor(h, rshift(h, 15)) * 547377)
+  return (bxor(h, rshift(h, 14)))
+end
+
+local function mixed(h, x)
+  h = rol(bxor(h, x), 13)
+  return (tobit(lshift(h, 2) + h + 0x65))
+end
+
 --- A number from 1 to 2^52 for `n` bytes at `p`.
 -- @param p const uint8_t *
 -- @tparam number n
 -- @tparam number seed a whole number below 2^52, such as an identity: of parts in a row
 function _M.of(p, n, seed)
   local low = seed % 4294967296
-  local a, b = tobit(low), tobit((seed - low) / 4294967296 + n)
+  -- Spread, or a seed and the first bytes could make up for each other.
+  local a, b = finish(tobit(low)), finish(tobit((seed - low) / 4294967296 + n))
   local w = cast(words, p)
-  for k = 0, rshift(n, 2) - 1 do
-    local x = w[k]
-    a = tobit(rol(bxor(a, x), 13) * 5 + 0x65)
-    b = bxor(tobit(rol(b, 7) + x), rshift(a, 15))
+  -- Two halves that do not wait for each other.
+  for k = 0, rshift(n, 3) - 1 do
+    a, b = mixed(a, w[2 * k]), mixed(b, w[2 * k + 1])
   end
-  for k = n - band(n, 3), n - 1 do
+  for k = n - band(n, 7), n - 1 do
     a = bxor(rol(a, 5), p[k])
   end
   b = finish(bxor(b, finish(a)))

@@ -1,12 +1,12 @@
 --- Words and pairs of words that say how long an answer is wanted, or of what kind, in English and Chinese, by hash.
 --
 -- A Chinese character counts as a word, so that "翻译" is a pair. Numbers that state a length ("in 50 words", "list 10",
--- "100字") are told by a number beside a unit; `words.lua` puts the two together.
+-- "100字") are told by a number beside a unit; `stated.lua` puts the two together.
 local bit = require "bit"
 local ffi = require "ffi"
 local word_hash = require "tokenweir.core.prediction.word_hash"
 
-local band, bor, lshift = bit.band, bit.bor, bit.lshift
+local band, bor, lshift, rshift = bit.band, bit.bor, bit.lshift, bit.rshift
 local byte, gmatch, lower = string.byte, string.gmatch, string.lower
 local ipairs, pairs = ipairs, pairs
 
@@ -103,11 +103,13 @@ local NUMBERS = {
 
 local MOST = 512
 local SLOTS = 8192
---- Entries of one slot at most: `words.lua` looks at so many without a loop.
+--- Entries of one slot at most: `stated.lua` looks at so many without a loop.
 local MOST_IN_SLOT = 3
 
 local _M = {
   NAMES = NAMES, WORDS = WORDS, SENTENCES = SENTENCES, ITEMS = ITEMS, NUMBER = NUMBER, SLOTS = SLOTS, LIST = 4,
+  --- A bit for each index of a word or pair: whether it may be a cue.
+  is_cue = ffi.new("int32_t[?]", word_hash.SPACE / 32),
   --- By the low bits of a hash: the first of the entries that may be meant, 0 for none.
   slot = ffi.new("uint16_t[?]", SLOTS),
   --- Of an entry: its hash, the next one of the same slot, what it cues, and its value if it is a number.
@@ -117,7 +119,7 @@ local _M = {
   value = ffi.new("double[?]", MOST),
 }
 
--- The hash of one word or one pair, as `words.lua` comes to it: ASCII letters run together, other characters stand
+-- The hash of one word or one pair, as `split.lua` comes to it: ASCII letters run together, other characters stand
 -- alone.
 local function hash_of(phrase)
   local hashes, state = {}, nil
@@ -151,6 +153,9 @@ local function learn(phrase, kind, value)
   assert(depth <= MOST_IN_SLOT, phrase)
   _M.hash[entries], _M.kind[entries], _M.value[entries] = h, kind, value or 0
   _M.next[entries], _M.slot[at] = _M.slot[at], entries
+  local index = band(h, word_hash.SPACE - 1)
+  local place = rshift(index, 5)
+  _M.is_cue[place] = bor(_M.is_cue[place], lshift(1, index))
 end
 
 for kind, name in ipairs(NAMES) do

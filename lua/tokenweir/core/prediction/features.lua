@@ -64,7 +64,7 @@ NAMES[#NAMES + 1] = "word_score"
 ffi.cdef("typedef struct { float " .. table.concat(NAMES, ", ") .. "; } tw_features;")
 
 --- Grows with every change of a feature's meaning; a model of another version is refused.
-local VERSION = 3
+local VERSION = 4
 
 local _M = { NAMES = NAMES, COUNT = #NAMES, PAST = #PAST, VERSION = VERSION }
 

@@ -18,7 +18,7 @@ local words = require "tokenweir.core.prediction.words"
 local abs, floor, max, sqrt = math.abs, math.floor, math.max, math.sqrt
 local copy, ffi_new = ffi.copy, ffi.new
 local ipairs, pairs, tostring, type = ipairs, pairs, tostring, type
-local sum = trees.sum
+local read_vector, sum = trees.read, trees.sum
 
 --- The layout of the payload; another one is refused.
 local FORMAT = 1
@@ -157,6 +157,21 @@ local function read_priors(payload, model)
   return true
 end
 
+-- The words' weights over their length. Two words at once: sums wait for each other.
+local function score_of(of_word, index, count)
+  local score, square, next_score, next_square = 0, 0, 0, 0
+  for k = 0, count - 2, 2 do
+    local at, next_at = 2 * index[k], 2 * index[k + 1]
+    score, square = score + of_word[at], square + of_word[at + 1]
+    next_score, next_square = next_score + of_word[next_at], next_square + of_word[next_at + 1]
+  end
+  if count % 2 == 1 then
+    local at = 2 * index[count - 1]
+    score, square = score + of_word[at], square + of_word[at + 1]
+  end
+  return (score + next_score) / sqrt(max(square + next_square, 1e-9))
+end
+
 --- What the model says of a request, in ln(1 + output tokens) against its base.
 -- @param model of `open`
 -- @param x tw_features; `word_score` is written
@@ -164,17 +179,12 @@ end
 -- @param index uint16 array of the request's words; @tparam number count of them
 -- @param out table; written: `median`, and the distances `lower` and `upper` from it to the 10 % and 90 % quantiles
 function _M.evaluate(model, x, list, index, count, out)
-  local of_word = model.words
-  local score, square = 0, 0
-  for k = 0, count - 1 do
-    local at = 2 * index[k]
-    score, square = score + of_word[at], square + of_word[at + 1]
-  end
-  x.word_score = model.bias + score / sqrt(max(square, 1e-9))
+  x.word_score = model.bias + score_of(model.words, index, count)
   local forest, least = model.forest, model.least_width
-  local median = model.median_start + sum(forest, model.median_first, model.median_last, list)
-  local lower = model.lower_start + sum(forest, model.lower_first, model.lower_last, list)
-  local upper = model.upper_start + sum(forest, model.upper_first, model.upper_last, list)
+  read_vector(forest, list)
+  local median = model.median_start + sum(forest, model.median_first, model.median_last)
+  local lower = model.lower_start + sum(forest, model.lower_first, model.lower_last)
+  local upper = model.upper_start + sum(forest, model.upper_first, model.upper_last)
   out.median = median
   out.lower, out.upper = max(least, median - lower), max(least, upper - median)
 end

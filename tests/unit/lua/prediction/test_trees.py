@@ -6,6 +6,8 @@ import struct
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.unit.lua.readers import CORE
 
@@ -46,7 +48,8 @@ def pack(ctype: str, code: str, values: list[Any]) -> Any:
 
 
 def sum_of(found: Any, first: int, last: int, x: list[float]) -> float:
-    return float(TREES.sum(found, first, last, pack("float", "f", x)))
+    TREES.read(found, pack("float", "f", x))
+    return float(TREES.sum(found, first, last))
 
 
 @pytest.mark.parametrize(("x", "said"), [(0.4, 1), (0.5, 1), (0.6, 3)])
@@ -66,6 +69,29 @@ def test_an_ensemble_is_the_sum_of_its_trees() -> None:
     assert sum_of(found, 1, 0, [0, 1]) == 0
 
 
+def line(cuts: list[float]) -> list[tuple[int, int, float]]:
+    """A tree whose leaf number k, from the left, is for values above `k` of the rising cuts."""
+    count = len(cuts)
+    # The cuts from the greatest to the least, each node's left child the next one; leaves behind them.
+    inner = [(0, 2 * count - k, cut) for k, cut in enumerate(sorted(cuts, reverse=True))]
+    return [*inner, *((LEAF, 0, float(k)) for k in range(count + 1))]
+
+
+def is_told_from_nothing(value: float) -> bool:
+    """What is nearer to 0 counts as 0."""
+    return value == 0 or abs(value) > 2**-79
+
+
+@given(
+    st.lists(st.floats(-1e9, 1e9).filter(is_told_from_nothing), min_size=1, max_size=12, unique=True),
+    st.floats(width=32, allow_nan=False).filter(is_told_from_nothing),
+)
+def test_every_value_goes_where_its_comparison_says(cuts: list[float], x: float) -> None:
+    for value in (x, *(struct.unpack("f", struct.pack("f", cut))[0] for cut in cuts)):
+        said = sum_of(forest(line(cuts)), 0, 0, [value, 0])
+        assert said == sum(value > cut for cut in cuts)
+
+
 @pytest.mark.parametrize(
     "tree",
     [
@@ -75,6 +101,8 @@ def test_an_ensemble_is_the_sum_of_its_trees() -> None:
         [(0, 2, float("nan")), (LEAF, 0, 1.0), (LEAF, 0, 1.0)],
         [(0, 2, 0.5), (LEAF, 0, float("inf")), (LEAF, 0, 1.0)],
         [(LEAF, 0, 1.0), (0, 2, 0.5)],
+        [(0, 2, 0.5), (0, 3, 0.5), (LEAF, 0, 1.0), (LEAF, 0, 1.0)],
+        [(0, 3, 0.5), (LEAF, 0, 1.0), (LEAF, 0, 1.0), (LEAF, 0, 1.0)],
     ],
 )
 def test_trees_that_would_lead_astray_are_refused(tree: list[tuple[int, int, float]]) -> None:

@@ -57,6 +57,14 @@ def test_escapes_count_as_what_they_stand_for(pieces: list[str]) -> None:
     assert figures() == counted
 
 
+@pytest.mark.parametrize("escaped", [r"w\u006frd", r"\u0077ord", r"wor\u0064"])
+def test_an_escaped_letter_is_part_of_its_word(escaped: str) -> None:
+    WORDS.begin()
+    inside = f'"{escaped}"'.encode()
+    WORDS.scan(BYTES.of(inside), 1, len(inside) - 1, len(inside) - 1, True)
+    assert {TEXT.index[k] for k in range(TEXT.count)} == scan("word")
+
+
 def figures() -> dict[str, Any]:
     """What is counted beside the words."""
     names = (
