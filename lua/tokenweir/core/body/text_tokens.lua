@@ -6,7 +6,7 @@
 local bit = require "bit"
 local ffi = require "ffi"
 
-local band, lshift, rshift = bit.band, bit.lshift, bit.rshift
+local band, bor, lshift, rshift, tobit = bit.band, bit.bor, bit.lshift, bit.rshift, bit.tobit
 
 local _M = {}
 
@@ -100,26 +100,33 @@ local FOLLOWED = { [TWO] = 1, [THREE] = 2, [FOUR] = 1, [NEXT] = 1 }
 -- In thousandths, and bytes of UTF-8.
 local found = { tokens = 0, bytes = 0 }
 
-local function read(p, first, last)
-  local tokens, bytes, before, i = 0, 0, SPACE, first
+local function read(p, i, last)
+  local kinds, weight_of = kind_of, weights
+  local tokens, bytes, before = 0, last - i, SPACE
   while i < last do
-    local kind = kind_of[p[i]]
-    if kind ~= ESCAPE then
-      i = i + 1
-    else
-      kind, i = escape(p, i, last)
+    local at = last
+    for j = i, last - 1 do
+      local kind = kinds[p[j]]
+      if kind == ESCAPE then
+        at = j
+        break
+      end
+      tokens = tobit(tokens + weight_of[bor(lshift(before, 4), kind)])
+      before = kind
+    end
+    i = at
+    if i < last then
+      local kind, after = escape(p, i, last)
+      bytes = bytes - (after - i) + 1
+      i = after
+      tokens = tokens + weight_of[16 * before + kind]
+      before = kind
       if kind >= NEXT then
         local more = FOLLOWED[kind]
-        tokens = tokens + weights[16 * before + kind] + weights[16 * kind + NEXT]
-          + (more - 1) * weights[16 * NEXT + NEXT]
+        tokens = tokens + weight_of[16 * kind + NEXT] + (more - 1) * weight_of[16 * NEXT + NEXT]
         bytes, before = bytes + more, NEXT
-        goto counted
       end
     end
-    tokens = tokens + weights[16 * before + kind]
-    before = kind
-    ::counted::
-    bytes = bytes + 1
   end
   found.tokens, found.bytes = found.tokens + tokens, found.bytes + bytes
 end
