@@ -64,10 +64,9 @@ local DEFAULTS = {
   },
 }
 
---- The middle of the waits, as a part of the estimate, which three of four do not exceed: who has no time for that
--- waits in vain more likely than not. Half of the estimate instead let three times as many wait in vain, for 1 % more
--- served at half again as much as the fleet serves (`python -m bench.buffer.simulated`).
-local CERTAIN = 0.85
+--- The middle of the waits, as a part of the estimate, which three of five do not exceed: who has no time for that
+-- waits in vain more likely than not (`python -m bench.buffer.simulated`).
+local CERTAIN = 0.95
 
 local _M = { DEFAULTS = DEFAULTS, CLASS = CLASS }
 
@@ -109,6 +108,7 @@ function _M.configure(q, settings)
     q.weights[c], q.floors[c] = class.weight, class.floor
   end
   if before and before.order ~= settings.order then
+    wait.forget(q.shared)
     reorder(q)
     show(q)
   end

@@ -5,10 +5,12 @@
 -- The longer one is taken. While somebody waits, what goes is what backends release, so both rates are measured on what
 -- the queue serves.
 --
--- What is said is no mean: three of four are to wait no longer. By how much that is more is learned, by how long the
+-- What is said is no mean: three of five are to wait no longer. By how much that is more is learned, by how long the
 -- wait was reckoned: places come free in lumps, so those at the front may wait for a multiple of what their work says.
+local ffi = require "ffi"
 local memory = require "tokenweir.core.queue.memory"
 
+local fill, sizeof = ffi.fill, ffi.sizeof
 local exp, max, min = math.exp, math.max, math.min
 
 --- The rates' memories, in time during which somebody waited; and how long a guess counts beside what is measured.
@@ -18,12 +20,14 @@ local MEMORY_COUNT = 8
 --- Before so much was measured, and so many went, the rates are not believed: backends that have just been filled
 -- release little.
 local SETTLED_MS, SETTLED_COUNT = 5000, 5
+--- Nor is V's rise until then: a wait is no more than so many times what the work before it takes.
+local MOST_UNSETTLED = 3
 local SAMPLE_MS = 200
 --- A rate of an earlier time with waiters is the best guess for so long.
 local KNOWN_MS = 60000
 
 --- Of those who are told a wait, the share that is to wait no longer than that.
-local SHARE = 0.75
+local SHARE = 0.6
 --- How far one wait moves the ratio that is learned, in its logarithm: much at first.
 local LEARN, FIRST_LEARN, FIRST_COUNT = 0.05, 0.5, 2
 --- Where nothing was learned; and its bounds. Below one it would learn from a lull and be wrong in the next rush.
@@ -87,7 +91,8 @@ function _M.raw(queue, work, tag)
   end
   local ms = work * queue.passed / queue.work
   if tag and queue.rise > 0 then
-    ms = max(ms, (tag - queue.clock) * queue.rise_passed / queue.rise)
+    local rises = (tag - queue.clock) * queue.rise_passed / queue.rise
+    ms = max(ms, _M.is_measured(queue) and rises or min(rises, MOST_UNSETTLED * ms))
   end
   return min(LONGEST_MS, ms)
 end
@@ -118,6 +123,12 @@ function _M.learn(queue, raw, waited)
   queue.learned[step] = count
   local moved = known * exp(by * (waited > known * raw and SHARE or SHARE - 1))
   queue.factor[step] = max(LEAST_FACTOR, min(MOST_FACTOR, moved))
+end
+
+--- What was learned of one order tells nothing of another.
+function _M.forget(queue)
+  fill(queue.factor, sizeof(queue.factor))
+  fill(queue.learned, sizeof(queue.learned))
 end
 
 --- One gave up that had been reckoned to wait `raw` ms. That it waited for longer than what was said is known.
