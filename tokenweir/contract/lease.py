@@ -14,12 +14,14 @@ from tokenweir.contract.values import Count, Id, ModelName, Positive
 class BackendLoad(Record):
     """What one gateway has in flight on one backend; the members of `tw_load` in `core/backend/load.lua`."""
 
-    n: Positive = 0
-    held: Positive = 0
-    remaining: Positive = 0
-    variance: Positive = 0
-    prefill: Positive = 0
-    flowing: Positive = 0
+    n: Annotated[Positive, Field(description="sequences; a request with several choices is as many")] = 0
+    held: Annotated[Positive, Field(description="KV tokens that they hold now")] = 0
+    remaining: Annotated[Positive, Field(description="output tokens that they are expected to add")] = 0
+    variance: Annotated[Positive, Field(description="of the remaining, tokens squared")] = 0
+    prefill: Annotated[
+        Positive, Field(description="prompt tokens that are not computed yet, less what is cached of them")
+    ] = 0
+    flowing: Annotated[Positive, Field(description="streams of which a byte has come")] = 0
     buckets: Annotated[
         dict[str, tuple[float, float, float]],
         Field(description="bucket number (0-12) -> number, held tokens, variance; empty ones are left out"),
@@ -29,8 +31,8 @@ class BackendLoad(Record):
 class QueueState(Record):
     """Requests that wait for one model in one gateway."""
 
-    depth: Count = 0
-    oldest_ms: Positive = 0
+    depth: Annotated[Count, Field(description="requests that wait")] = 0
+    oldest_ms: Annotated[Positive, Field(description="how long the first of them has waited")] = 0
     oldest_by_priority: Annotated[
         dict[Priority, Positive], Field(description="of each class in which somebody waits, ms")
     ] = {}
@@ -46,24 +48,30 @@ class QueueState(Record):
 class KeyUse(Record):
     """What one API key has used in the current minute at one gateway."""
 
-    minute: Count
-    requests: Count = 0
-    tokens: Count = 0
+    minute: Annotated[Count, Field(description="which one: minutes since 1970, by the gateway's clock")]
+    requests: Annotated[Count, Field(description="that it began")] = 0
+    tokens: Annotated[Count, Field(description="prompt and output together, as charged so far")] = 0
 
 
 class Lease(Document):
     """`tw:gateway:<id>`: a gateway's facts, every 100 ms, gone after 3 s."""
 
-    id: Id
+    id: Annotated[Id, Field(description="the `gateway_id`")]
     instance: Annotated[
         str,
         Field(max_length=128, description="which gateway wrote it: two of one `gateway_id` differ in this"),
     ] = ""
-    time_ms: Count
-    sequence: Count
-    snapshot_sequence: Count = 0
-    backends: dict[Id, BackendLoad] = {}
+    time_ms: Annotated[Count, Field(description="wall time at which it was written")]
+    sequence: Annotated[
+        Count, Field(description="grows with every lease of a gateway, over its restarts too")
+    ]
+    snapshot_sequence: Annotated[Count, Field(description="of the snapshot that it serves by; 0: none")] = 0
+    backends: Annotated[
+        dict[Id, BackendLoad], Field(description="backends on which something is in flight")
+    ] = {}
     arrivals: Annotated[dict[ModelName, Count], Field(description="requests since the gateway started")] = {}
-    queue: dict[ModelName, QueueState] = {}
-    ejected: Annotated[dict[Id, str], Field(description="backend -> why")] = {}
-    keys: dict[Id, KeyUse] = {}
+    queue: Annotated[dict[ModelName, QueueState], Field(description="models for which somebody waits")] = {}
+    ejected: Annotated[
+        dict[Id, str], Field(description="backends that passive health has taken out -> why")
+    ] = {}
+    keys: Annotated[dict[Id, KeyUse], Field(description="keys with a limit -> what they have used")] = {}

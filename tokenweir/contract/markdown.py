@@ -56,13 +56,21 @@ def _type(schema: dict[str, Any]) -> str:
     if "enum" in schema:
         return " / ".join(f"`{value}`" for value in schema["enum"])
     if kind == "array":
-        return f"list of {_type(schema.get('items', {}))}" if "items" in schema else "list"
-    if kind == "object" and isinstance(schema.get("additionalProperties"), dict):
-        return f"map to {_type(schema['additionalProperties'])}"
+        places = schema.get("prefixItems")
+        return (
+            f"list of {len(places)} of {_type(places[0])}" if places else f"list of {_type(schema['items'])}"
+        )
+    if kind == "object":
+        values = [schema.get("additionalProperties"), *schema.get("patternProperties", {}).values()]
+        return f"map to {next(_type(value) for value in values if isinstance(value, dict))}"
     low, high = schema.get("minimum", schema.get("exclusiveMinimum")), schema.get("maximum")
     if low is not None or high is not None:
-        return f"{kind}, {'' if low is None else f'{low:g}'}..{'' if high is None else f'{high:g}'}"
+        return f"{kind}, {_bound(low)}..{_bound(high)}"
     return kind
+
+
+def _bound(value: float | None) -> str:
+    return "" if value is None else f"{value:.10g}"
 
 
 def _table(name: str, schema: dict[str, Any]) -> str:

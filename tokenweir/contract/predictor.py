@@ -15,7 +15,7 @@ Version = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-
 class PredictorCurrent(Document):
     """`tw:predictor:current`: the model that predicts output lengths."""
 
-    version: Version
+    version: Annotated[Version, Field(description="of the model in service")]
     time_ms: Annotated[Count, Field(description="wall time when it was put into service")]
     previous: Annotated[
         list[Version], Field(max_length=16, description="those in service before, the latest first")
@@ -25,7 +25,7 @@ class PredictorCurrent(Document):
 class PredictorModel(Document):
     """`tw:predictor:model:<version>`: an exported model (`model/export.py`)."""
 
-    version: Version
+    version: Annotated[Version, Field(description="its own")]
     checksum: Annotated[
         str, Field(pattern=r"^[0-9a-f]{16}$", description="XXH64 of the payload's bytes, in hex digits")
     ]

@@ -31,23 +31,29 @@ from tokenweir.contract.values import (
 class ModelSettings(Record):
     """One public model."""
 
-    name: ModelName
-    aliases: list[ModelName] = []
+    name: Annotated[ModelName, Field(description="what clients send as `model`")]
+    aliases: Annotated[list[ModelName], Field(description="other names that clients may send for it")] = []
     output_prior: Annotated[
-        Positive | None, Field(description="median output before anything is measured")
+        Positive | None, Field(description="median output tokens before anything is measured")
     ] = None
 
 
 class KeySettings(Record):
     """One API key; only its SHA-256 is known."""
 
-    id: Id
-    sha256: Sha256
+    id: Annotated[Id, Field(description="its name in logs and metrics")]
+    sha256: Annotated[Sha256, Field(description="of the key, in hex")]
     models: Annotated[list[ModelName] | None, Field(description="allowed models; null: all")] = None
-    max_priority: Priority = Priority.HIGH
-    requests_per_minute: PerMinute | None = None
-    tokens_per_minute: PerMinute | None = None
-    deadline_ms: DeadlineMs | None = None
+    max_priority: Annotated[Priority, Field(description="highest `X-Priority` that it may ask for")] = (
+        Priority.HIGH
+    )
+    requests_per_minute: Annotated[PerMinute | None, Field(description="null: no limit")] = None
+    tokens_per_minute: Annotated[
+        PerMinute | None, Field(description="prompt and output together; null: no limit")
+    ] = None
+    deadline_ms: Annotated[
+        DeadlineMs | None, Field(description="whole request, where `limits.deadline_ms` is not shorter")
+    ] = None
     burst_exempt: Annotated[bool, Field(description="its requests are left whole in burst mode")] = False
     weight: Annotated[KeyWeight, Field(description="its share against other keys' while requests wait")] = 1
 
@@ -76,7 +82,7 @@ class Limits(Record):
 
     deadline_ms: Annotated[DeadlineMs | None, Field(description="whole request; null: none")] = None
     idle_ms: Annotated[IdleMs, Field(description="longest gap between two bytes of an answer")] = 600_000
-    tries: Tries = 3
+    tries: Annotated[Tries, Field(description="backends that one request may be offered to")] = 3
     quarantine_ms: Annotated[
         QuarantineMs, Field(description="how long a prompt that met two crashes is refused")
     ] = 600_000
@@ -94,7 +100,7 @@ class HeaderSettings(Record):
 class TransferSettings(Record):
     """Whether the KV cache of a session that moves is moved with it, and what that is expected to take."""
 
-    adapter: TransferAdapter = TransferAdapter.NONE
+    adapter: Annotated[TransferAdapter, Field(description="by what; none: not at all")] = TransferAdapter.NONE
     bandwidth: Annotated[float, Field(gt=0, le=1e15, description="bytes a second, before any is seen")] = (
         1024**3
     )
@@ -120,7 +126,9 @@ class SessionSettings(Record):
         bool, Field(description="whether equal beginnings of prompts count as cached where one was served")
     ] = True
     move_ms: Annotated[MovedMs, Field(description="how long a move lasts beyond its last use")] = 600_000
-    transfer: TransferSettings = TransferSettings()
+    transfer: Annotated[TransferSettings, Field(description="of caches of sessions that move")] = (
+        TransferSettings()
+    )
 
 
 class PredictorSettings(Record):
@@ -146,7 +154,9 @@ class Settings(Document):
     """`tw:settings`: what does not change by the tick."""
 
     version: Annotated[int, Field(ge=0, description="grows with every change")] = 0
-    models: list[ModelSettings] = []
+    models: Annotated[
+        list[ModelSettings], Field(description="what is set of models; those that backends list need nothing")
+    ] = []
     default_model: Annotated[ModelName | None, Field(description="for requests without a model")] = None
     paths: Annotated[
         dict[PathPrefix, ModelName],
@@ -156,10 +166,20 @@ class Settings(Document):
             "before `default_model`",
         ),
     ] = {}
-    keys: Annotated[list[KeySettings], Field(max_length=100_000)] = []
-    require_key: bool = False
-    limits: Limits = Limits()
-    health: HealthSettings = HealthSettings()
-    headers: HeaderSettings = HeaderSettings()
-    sessions: SessionSettings = SessionSettings()
-    predictor: PredictorSettings = PredictorSettings()
+    keys: Annotated[list[KeySettings], Field(max_length=100_000, description="API keys of clients")] = []
+    require_key: Annotated[bool, Field(description="whether a request without a known key is refused")] = (
+        False
+    )
+    limits: Annotated[Limits, Field(description="of single requests")] = Limits()
+    health: Annotated[HealthSettings, Field(description="when gateways take a backend out")] = (
+        HealthSettings()
+    )
+    headers: Annotated[HeaderSettings, Field(description="which response headers are sent")] = (
+        HeaderSettings()
+    )
+    sessions: Annotated[SessionSettings, Field(description="what keeps a session where its cache is")] = (
+        SessionSettings()
+    )
+    predictor: Annotated[PredictorSettings, Field(description="prediction of output lengths")] = (
+        PredictorSettings()
+    )

@@ -41,17 +41,17 @@ class Cost(Record):
 class Foreign(Record):
     """Load on a backend that did not come through a gateway."""
 
-    requests: Positive = 0
-    tokens: Positive = 0
+    requests: Annotated[Positive, Field(description="in flight there")] = 0
+    tokens: Annotated[Positive, Field(description="KV tokens that these hold, as estimated")] = 0
 
 
 class Backend(Record):
     """One inference server as the leader sidecar sees it."""
 
-    id: Id
+    id: Annotated[Id, Field(description="its name in headers, logs and metrics")]
     host: Annotated[str, Field(description="IP address, resolved by the sidecar")]
-    port: Annotated[int, Field(ge=1, le=65535)]
-    tls: bool = False
+    port: Annotated[int, Field(ge=1, le=65535, description="TCP port")]
+    tls: Annotated[bool, Field(description="whether it speaks TLS")] = False
     tls_verify: Annotated[bool, Field(description="whether its certificate is checked")] = True
     sni: Annotated[str, Field(max_length=253, description="server name for TLS; empty without TLS")] = ""
     host_header: Annotated[str, Field(max_length=260, description="Host for the engine")] = ""
@@ -71,20 +71,28 @@ class Backend(Record):
         ),
     ] = ""
     models: Annotated[dict[ModelName, ModelName], Field(description="public name -> the engine's name")]
-    role: Role = Role.ACTIVE
-    state: State
+    role: Annotated[
+        Role, Field(description="who serves: the next role only where none of the one before can")
+    ] = Role.ACTIVE
+    state: Annotated[State, Field(description="only `ready` gets requests")]
     admit: Annotated[Share, Field(description="share of its fair share that it may get (ramp)")] = 1
-    weight: Annotated[float, Field(gt=0, le=1e6)] = 1
-    precision: Annotated[str, Field(max_length=16)] = ""
-    engine: Annotated[str, Field(max_length=32)] = ""
+    weight: Annotated[
+        float, Field(gt=0, le=1e6, description="the operator's preference: costs are divided by it")
+    ] = 1
+    precision: Annotated[
+        str, Field(max_length=16, description="of its weights: the variant; empty: not known")
+    ] = ""
+    engine: Annotated[
+        str, Field(max_length=32, description="kind of server, as in `backends[].engine`; empty: not known")
+    ] = ""
     memory: Annotated[
         Share | None, Field(description="memory use: KV where the engine tells it, else the card's")
     ] = None
-    memory_age_ms: Positive | None = None
+    memory_age_ms: Annotated[Positive | None, Field(description="age of `memory` at publication")] = None
     load: Annotated[Positive | None, Field(description="running + waiting requests, as the engine says")] = (
         None
     )
-    load_age_ms: Positive | None = None
+    load_age_ms: Annotated[Positive | None, Field(description="age of `load` at publication")] = None
     capacity: Annotated[int | None, Field(gt=0, le=10**12, description="KV tokens")] = None
     context: Annotated[int | None, Field(gt=0, le=10**9, description="longest prompt + output, tokens")] = (
         None
@@ -98,8 +106,8 @@ class Backend(Record):
             gt=0, le=10**9, description="KV bytes of a token, where its cache can be moved; null: it cannot"
         ),
     ] = None
-    cost: Cost
-    foreign: Foreign = Foreign()
+    cost: Annotated[Cost, Field(description="what work costs there")]
+    foreign: Annotated[Foreign, Field(description="load that came past the gateways")] = Foreign()
     low: Annotated[
         float | None,
         Field(ge=0, le=1000, description="the article's score for short outputs; null: memory not known"),
@@ -145,7 +153,7 @@ class ModelControl(Record):
     retry_after_ms: Annotated[
         Positive | None, Field(description="when a refused client may find room, by the drain rate")
     ] = None
-    reasons: Annotated[list[str], Field(max_length=8)] = []
+    reasons: Annotated[list[str], Field(max_length=8, description="why all that holds")] = []
 
 
 class QueueClass(Record):
@@ -155,9 +163,13 @@ class QueueClass(Record):
     floor: Annotated[
         ClassFloor, Field(description="share of the work that it is served at least while it has waiters")
     ] = 0.1
-    max_waiting: Waiters | None = None
-    max_wait_ms: WaitMs | None = None
-    max_bytes: Bytes | None = None
+    max_waiting: Annotated[
+        Waiters | None, Field(description="requests of the class for one model in one gateway")
+    ] = None
+    max_wait_ms: Annotated[WaitMs | None, Field(description="longest wait in the class")] = None
+    max_bytes: Annotated[
+        Bytes | None, Field(description="of the class's waiting request bodies in one gateway")
+    ] = None
 
 
 class HighClass(QueueClass):
@@ -178,16 +190,24 @@ class LowClass(QueueClass):
 class QueueClasses(Record):
     """The priority classes of the queue."""
 
-    high: HighClass = HighClass()
-    normal: QueueClass = QueueClass()
-    low: LowClass = LowClass()
+    high: Annotated[HighClass, Field(description="of `X-Priority: high`")] = HighClass()
+    normal: Annotated[QueueClass, Field(description="of `normal`, and of requests without that header")] = (
+        QueueClass()
+    )
+    low: Annotated[LowClass, Field(description="of `low`")] = LowClass()
 
 
 class QueueLimits(Record):
     """The wait when nothing is feasible: order and bounds."""
 
-    order: QueueOrder = QueueOrder.FAIR
-    trigger: QueueTrigger = QueueTrigger.ROOM
+    order: Annotated[QueueOrder, Field(description="who of those that wait is next")] = QueueOrder.FAIR
+    trigger: Annotated[
+        QueueTrigger,
+        Field(
+            description="room: requests wait where no backend has room; memory: also where the memory use of "
+            "all is over `trigger_memory`"
+        ),
+    ] = QueueTrigger.ROOM
     trigger_memory: Annotated[
         Share, Field(description="memory use from which `memory` lets requests wait")
     ] = 0.9
@@ -196,10 +216,12 @@ class QueueLimits(Record):
     ] = names.QUEUE_WINDOW
     pass_ms: Annotated[PassMs, Field(description="after this a backend is held for the first one")] = 2000
     max_waiting: Annotated[Waiters, Field(description="for one model in one gateway")] = 1000
-    max_wait_ms: WaitMs = 30_000
-    max_bytes: Annotated[Bytes, Field(description="of all requests that wait in one gateway")] = 256 * 1024**2
+    max_wait_ms: Annotated[WaitMs, Field(description="longest wait before a 429")] = 30_000
+    max_bytes: Annotated[
+        Bytes, Field(description="of the bodies of all requests that wait in one gateway")
+    ] = 256 * 1024**2
     early_hints: Annotated[EarlyHints, Field(description="103 answers to one request; 0: none")] = 4
-    classes: QueueClasses = QueueClasses()
+    classes: Annotated[QueueClasses, Field(description="what differs by priority")] = QueueClasses()
 
 
 class PolicySettings(Record):
@@ -252,9 +274,9 @@ class Snapshot(Document):
     """`tw:snapshot`: what the leader sidecar decided this tick."""
 
     fence: Annotated[int, Field(ge=0, description="the leader's fencing number; it never falls")]
-    sequence: Annotated[int, Field(ge=0)]
+    sequence: Annotated[int, Field(ge=0, description="grows with every snapshot, whoever leads")]
     time_ms: Annotated[int, Field(ge=0, description="wall time of publication")]
-    policy: Policy = Policy.PREDICTIVE
+    policy: Annotated[Policy, Field(description="the policy that serves")] = Policy.PREDICTIVE
     shadow: Annotated[Policy | None, Field(description="policy whose choice is only logged")] = None
     level: Annotated[int, Field(ge=0, le=4, description="the highest of all models")] = 0
     burst: Annotated[bool, Field(description="whether any model is in burst mode")] = False
@@ -262,9 +284,12 @@ class Snapshot(Document):
     models: Annotated[
         dict[ModelName, ModelControl], Field(description="public name -> what holds; absent: nothing does")
     ] = {}
-    queue: QueueLimits = QueueLimits()
-    thresholds: PolicySettings = PolicySettings()
+    queue: Annotated[QueueLimits, Field(description="the wait where nothing has room")] = QueueLimits()
+    thresholds: Annotated[PolicySettings, Field(description="numbers of the policies")] = PolicySettings()
     predictor_version: Annotated[
         str, Field(max_length=64, description="the model in service, as the sidecar last saw it; empty: none")
     ] = ""
-    backends: Annotated[list[Backend], Field(max_length=names.MAX_BACKENDS)] = []
+    backends: Annotated[
+        list[Backend],
+        Field(max_length=names.MAX_BACKENDS, description="the fleet, as far as its names resolve"),
+    ] = []
