@@ -13,7 +13,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import redis
-from pydantic import ValidationError
 
 from tokenweir.contract import names
 from tokenweir.contract.records import PredictorCurrent, PredictorModel
@@ -52,8 +51,8 @@ class Publication:
         """What is in service, or None."""
         text = self._client.get(names.PREDICTOR_CURRENT)
         try:
-            return PredictorCurrent.model_validate_json(text) if isinstance(text, bytes | str) else None
-        except ValidationError:
+            return PredictorCurrent.read(text) if isinstance(text, bytes | str) else None
+        except ValueError:
             return None
 
     def in_service(self) -> InService | None:
@@ -63,7 +62,7 @@ class Publication:
         if current is None or not isinstance(text, bytes | str):
             return None
         try:
-            model = PredictorModel.model_validate_json(text)
+            model = PredictorModel.read(text)
             payload = json.loads(model.payload)
         except ValueError:
             return None

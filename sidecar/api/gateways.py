@@ -7,6 +7,7 @@ from pydantic import BaseModel, Field
 
 from sidecar.api.plane import Plane
 from sidecar.clock import wall_ms
+from sidecar.control.gateways import waiting
 
 router = APIRouter(prefix="/api/gateways", tags=["gateways"])
 
@@ -44,11 +45,11 @@ async def gateways(plane: Plane) -> list[GatewayView]:
             age_ms=max(0, now - lease.time_ms),
             sequence=lease.sequence,
             snapshot_sequence=lease.snapshot_sequence,
-            in_flight=dict(lease.requests),
-            held_tokens=dict(lease.held),
+            in_flight={name: load.n for name, load in lease.backends.items()},
+            held_tokens={name: load.held for name, load in lease.backends.items()},
             queue={
-                model: QueueView(depth=waiting.depth, oldest_ms=waiting.longest())
-                for model, waiting in lease.queue.items()
+                model: QueueView(depth=queue.depth, oldest_ms=waiting(queue).longest())
+                for model, queue in lease.queue.items()
             },
             ejected=dict(lease.ejected),
             arrivals=dict(lease.arrivals),

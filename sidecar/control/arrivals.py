@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
-from sidecar.control.gateways import GatewayLease
+from tokenweir.contract.records import Lease
 
 FAST_MS: Final = 500
 SLOW_MS: Final = 60_000
@@ -80,7 +80,7 @@ class ArrivalCounts:
     def __init__(self) -> None:
         self._seen: dict[str, tuple[int, Mapping[str, int]]] = {}
 
-    def new(self, leases: Mapping[str, GatewayLease]) -> dict[str, int]:
+    def new(self, leases: Mapping[str, Lease]) -> dict[str, int]:
         """Requests per model since the last call. A gateway seen for the first time, and a model that counts
         anew from a lower number (the gateway was restarted), begin at what they say now."""
         counts: dict[str, int] = {}

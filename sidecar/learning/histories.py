@@ -81,7 +81,7 @@ class SeenHistories:
 
     def restore(self, text: Any) -> None:
         """Go on from what was published. Raises ValueError on what is no such document."""
-        document = Histories.model_validate_json(text)
+        document = Histories.read(text)
         self.version = max(self.version, document.version)
         for row in document.rows:
             name: Name = (row.of, row.model, row.number)

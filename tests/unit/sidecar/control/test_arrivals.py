@@ -7,7 +7,6 @@ import random
 import pytest
 
 from sidecar.control.arrivals import ArrivalCounts, Arrivals
-from sidecar.control.gateways import read_lease
 from tokenweir.contract.records import Lease
 
 
@@ -72,7 +71,7 @@ def leases(sequence, **arrivals):
     made = {}
     for gateway, models in arrivals.items():
         lease = Lease(id=gateway, time_ms=1, sequence=sequence, arrivals=models)
-        made[gateway] = read_lease(lease.dump())
+        made[gateway] = Lease.read(lease.dump())
     return made
 
 
