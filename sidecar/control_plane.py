@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import structlog
-from pydantic import ValidationError
 
 from sidecar import pending, tasks
 from sidecar import settings as documents
@@ -24,8 +23,8 @@ from sidecar.control.loop import ControlLoop
 from sidecar.exchange import Exchange
 from sidecar.identity import sidecar_id
 from sidecar.leader import Leader, NotLeaderError
-from sidecar.learning.deviation import FLEET, MINUTE_MS
-from sidecar.learning.recording import count
+from sidecar.learning.deviation import FLEET
+from sidecar.learning.loops import LearningLoops
 from sidecar.learning.retraining import Retraining
 from sidecar.learning.small_model import SmallModel
 from sidecar.operations import Hands, Operations
@@ -44,19 +43,13 @@ from sidecar.transfer.transfers import Transfers
 from tokenweir.config import Config, load
 from tokenweir.config.models import BackendConfig
 from tokenweir.config.transfer import BackendTransferConfig
-from tokenweir.contract import names
-from tokenweir.contract.records import Completion, Outcome, PredictorCurrent, State
+from tokenweir.contract.records import Completion, Outcome, State
 from tokenweir.render import Paths
 
 log = structlog.get_logger(__name__)
 
-FOLLOW_MS: Final = 250
-"""How often leases and the other sidecars' changes are read."""
-COMPLETIONS_MS: Final = 200
 AGAIN_MS: Final = 100
 """After an engine that served refuses a connection it is looked at again so soon."""
-TRAINING_MS: Final = 5000
-"""How often it is looked at whether a training is due."""
 
 
 class ControlPlane:
@@ -94,6 +87,7 @@ class ControlPlane:
         self.publisher = Publisher(self.client, self.leader)
         self.exchange = Exchange(
             self.client,
+            self.redis,
             self.leader,
             self.gateways,
             self.store,
@@ -123,6 +117,17 @@ class ControlPlane:
         )
         self.retraining = Retraining(self.path)
         self.small_model = SmallModel(gateway.small_model_socket, self.state_dir)
+        self.learning = LearningLoops(
+            self.client,
+            self.redis,
+            self.leader,
+            completions=self.completions,
+            publisher=self.publisher,
+            retraining=self.retraining,
+            small_model=self.small_model,
+            settings=lambda: self.config.predictor,
+            lost_lead=self.publish_soon,
+        )
         self.transfers = Transfers(gateway.transfer_socket, self.folder, self._transfer_end)
         self.started_at = monotonic_ms()
         self._tasks: list[asyncio.Task[None]] = []
@@ -137,10 +142,10 @@ class ControlPlane:
         loops: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (
             self.resolver.run,
             self.ticker.run,
-            self._follow_for_ever,
-            self._read_for_ever,
+            self.exchange.run,
+            self.learning.read,
             self.watches.run,
-            self._train_for_ever,
+            self.learning.train,
             self.transfers.run,
         )
         self._tasks = [asyncio.create_task(loop(), name=loop.__qualname__) for loop in loops]
@@ -282,67 +287,6 @@ class ControlPlane:
             and self.publisher.published == 0
             and monotonic_ms() - self.started_at < limit
         )
-
-    # Loops
-
-    async def _follow_for_ever(self) -> None:
-        while True:
-            try:
-                await self.exchange.step()
-                self.redis.answered("follow")
-            except (RedisError, OSError) as error:
-                self.redis.failed("follow", error)
-            except Exception:
-                log.exception("follow_failed")
-            await asyncio.sleep(FOLLOW_MS / 1000)
-
-    async def _read_for_ever(self) -> None:
-        while True:
-            more = False
-            try:
-                if self.leader.leading and self.publisher.published:
-                    missing, self.publisher.stats_missing = self.publisher.stats_missing, False
-                    more = await self.completions.step(missing)
-                    self.redis.answered("learning")
-                else:
-                    self.redis.rests("learning")
-            except NotLeaderError:
-                self.publish_soon()
-            except (RedisError, OSError) as error:
-                self.redis.failed("learning", error)
-            except Exception:
-                log.exception("completions_failed")
-            await asyncio.sleep(0 if more else COMPLETIONS_MS / 1000)
-
-    async def _predictor_in_service(self) -> str:
-        """Its version; empty: there is none. Raises RedisError."""
-        text = await self.client.get(names.PREDICTOR_CURRENT)
-        try:
-            return "" if text is None else PredictorCurrent.model_validate_json(text).version
-        except ValidationError:
-            return ""
-
-    async def _train_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(TRAINING_MS / 1000)
-            try:
-                settings = self.config.predictor
-                await self.completions.recording.step(settings.keep)
-                await self.small_model.step(settings.enabled and settings.small_model)
-                now = wall_ms()
-                fleet = self.completions.deviation.figures(now).get(FLEET)
-                if fleet is not None:
-                    self.retraining.observe(now // MINUTE_MS - 1, fleet.deviation)
-                if self.leader.leading:
-                    self.publisher.predictor = await self._predictor_in_service()
-                if self.leader.leading and settings.enabled:
-                    in_service = self.publisher.predictor != ""
-                    recorded = await asyncio.to_thread(count, self.completions.recording.folder)
-                    self.retraining.step(settings.retrain, in_service, recorded)
-            except (RedisError, OSError) as error:
-                self.redis.failed("learning", error)
-            except Exception:
-                log.exception("training_failed")
 
 
 def _report(task: asyncio.Task[None]) -> None:

@@ -3,22 +3,29 @@ changes of the admin API, its own heartbeat."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 import redis.asyncio as aioredis
 import structlog
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import ResponseError
 
 from sidecar.clock import monotonic_ms, wall_ms
 from sidecar.control.gateways import MOST_GATEWAYS, Gateways
 from sidecar.leader import Leader
+from sidecar.redis_access import RedisError
+from sidecar.redis_state import RedisState
 from sidecar.store import Store
 from tokenweir.contract import names
 
 log = structlog.get_logger(__name__)
 
+FOLLOW_MS: Final = 250
+"""How often leases and the other sidecars' changes are read."""
+PART: Final = "follow"
+"""Of the sidecar, in what is known of Redis."""
 HEARTBEAT_MS: Final = 1000
 HEARTBEAT_LIFE_MS: Final = 3000
 MEASURE_MS: Final = 5000
@@ -33,11 +40,12 @@ class Memory:
 
 
 class Exchange:
-    """One sidecar's exchange with the others. `step` raises RedisError when Redis is away."""
+    """One sidecar's exchange with the others."""
 
     def __init__(
         self,
         client: aioredis.Redis,
+        redis: RedisState,
         leader: Leader,
         gateways: Gateways,
         store: Store,
@@ -46,6 +54,7 @@ class Exchange:
         leases_read: Callable[[], None],
     ) -> None:
         self._client = client
+        self._redis = redis
         self._leader = leader
         self._gateways = gateways
         self._store = store
@@ -64,8 +73,20 @@ class Exchange:
         """The store was changed here: the others are to know."""
         self._due = True
 
-    async def step(self) -> None:
-        """Read the leases, exchange changes, show that this sidecar lives."""
+    async def run(self) -> None:
+        """Exchange for ever."""
+        while True:
+            try:
+                await self._step()
+                self._redis.answered(PART)
+            except (RedisError, OSError) as error:
+                self._redis.failed(PART, error)
+            except Exception:
+                log.exception("follow_failed")
+            await asyncio.sleep(FOLLOW_MS / 1000)
+
+    async def _step(self) -> None:
+        """Read the leases, exchange changes, show that this sidecar lives. Raises RedisError."""
         await self._read_leases()
         await self._exchange_changes()
         now = monotonic_ms()

@@ -6,23 +6,22 @@ not worse than the one in service. Only the leader trains."""
 from __future__ import annotations
 
 import asyncio
-import importlib.util
-import os
 import sys
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import structlog
 
 from sidecar.clock import monotonic_ms
+from sidecar.learning import background
 from sidecar.learning.deviation import LIMIT
 from tokenweir.recorded import ENOUGH
 
 log = structlog.get_logger(__name__)
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+NICENESS: Final = 19
 FIRST_MS: Final = 120_000
 """After the start, before a first training where no model is in service."""
 AGAIN_MS: Final = 3_600_000
@@ -40,7 +39,7 @@ NEEDED: Final = ("sklearn", "lupa", "pyarrow", "numpy")
 
 def missing() -> list[str]:
     """Packages that training needs and that are not installed."""
-    return [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    return background.lacking(NEEDED)
 
 
 class Retraining:
@@ -113,15 +112,10 @@ class Retraining:
         self._task = asyncio.create_task(self._run(), name="train")
 
     async def _run(self) -> None:
-        environment: Mapping[str, str] = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         try:
-            self._process = await asyncio.create_subprocess_exec(
-                "nice",
-                "-n",
-                "19",
-                *self._command,
-                cwd=ROOT,
-                env=environment,
+            self._process = await background.begin(
+                self._command,
+                NICENESS,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
                 start_new_session=True,

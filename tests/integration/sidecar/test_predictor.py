@@ -11,8 +11,7 @@ import pytest
 
 from model import records
 from model.core import Core
-from sidecar import control_plane
-from sidecar.learning import retraining
+from sidecar.learning import loops, retraining
 from sidecar.learning.deviation import MINUTE_MS
 from tests.integration.sidecar.conftest import until
 from tokenweir.contract import names
@@ -125,7 +124,7 @@ async def test_a_sidecar_that_cannot_train_says_how_to_mend_it(config, start_sid
 
 
 async def test_the_model_in_service_is_told_and_is_in_the_snapshot(config, start_sidecar, store, monkeypatch):
-    monkeypatch.setattr(control_plane, "TRAINING_MS", 50)
+    monkeypatch.setattr(loops, "TRAINING_MS", 50)
     sidecar = await start_sidecar(config)
     assert (await sidecar.http.get("/api/predictor")).json()["version"] is None
     store.set(names.PREDICTOR_CURRENT, json.dumps({"schema": 1, "version": "v7", "time_ms": 1}))
