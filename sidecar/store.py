@@ -25,14 +25,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final
 
 import structlog
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
+from sidecar.changes import Changes, Entry, beside, in_order, rank, read_file
 from sidecar.clock import wall_ms
 from tokenweir.atomic_file import write_atomically
 from tokenweir.config.models import BackendConfig, Config
@@ -41,32 +41,10 @@ from tokenweir.contract.records import Policy
 
 log = structlog.get_logger(__name__)
 
-ENDING: Final = ".state.json"
 FORGET_MS: Final = 30 * 24 * 3_600_000
 """How long an entry that says "nothing" (a dropped change) is kept, so that no other sidecar revives it."""
 MOST_ENTRIES: Final = 10_000
 POLICY_KEYS: Final = {"policy", "serve_by"}
-
-
-class Entry(BaseModel):
-    """One change. `value` None with `dropped` means: as the configuration says."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-    time_ms: Annotated[int, Field(ge=0)]
-    value: Any = None
-    dropped: bool = False
-    base: str | None = None
-    """Digest of what `tokenweir.yaml` said of the subject where the entry was made."""
-
-
-class Changes(BaseModel):
-    """All entries by name."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
-    schema_: Literal[1] = Field(1, alias="schema")
-    entries: dict[str, Entry] = {}
-    bases: dict[str, str] = {}
-    """Digests of what this sidecar's `tokenweir.yaml` said when the entry came; in the file only."""
 
 
 class Store:
@@ -75,10 +53,10 @@ class Store:
     def __init__(self, config: Config, path: Path, state_dir: Path, edited_ms: int = 0) -> None:
         self._config = config
         self._edited_ms = edited_ms
-        self._path = _beside(path, state_dir)
-        self._entries: dict[str, Entry] = {}
-        self._bases: dict[str, str] = {}
-        self._load()
+        self._path = beside(path, state_dir)
+        kept = read_file(self._path)
+        self._entries = {name: entry for name, entry in kept.entries.items() if self._kept(name, entry)}
+        self._bases = {name: kept.bases.get(name, "") for name in self._entries}
         self.rebase(config, edited_ms)
 
     @property
@@ -88,7 +66,7 @@ class Store:
 
     def dump(self) -> str:
         """All entries as they go into Redis and the file. Equal entries give equal text."""
-        return Changes(entries=_sorted(self._entries)).model_dump_json(by_alias=True, exclude={"bases"})
+        return Changes(entries=in_order(self._entries)).model_dump_json(by_alias=True, exclude={"bases"})
 
     @property
     def base(self) -> Config:
@@ -175,7 +153,7 @@ class Store:
         entries, bases = dict(self._entries), dict(self._bases)
         for name, entry in list(theirs.items())[:MOST_ENTRIES]:
             mine = self._entries.get(name)
-            if (mine is None or _rank(entry) > _rank(mine)) and self._valid(name, entry):
+            if (mine is None or rank(entry) > rank(mine)) and self._valid(name, entry):
                 entries[name], bases[name] = entry, self._digest(name)
                 if self._outdated(name, entry):
                     log.warning("change_dropped", entry=name, reason="tokenweir.yaml was edited after it")
@@ -189,7 +167,7 @@ class Store:
                 log.error("changes_not_written", file=str(self._path), reason=str(error))
                 self._entries, self._bases = entries, bases
         lacking = any(
-            name not in theirs or _rank(entry) > _rank(theirs[name]) for name, entry in self._entries.items()
+            name not in theirs or rank(entry) > rank(theirs[name]) for name, entry in self._entries.items()
         )
         return changed, lacking
 
@@ -232,7 +210,7 @@ class Store:
         """Write the entries, and only then let them hold."""
         entries = self._without_idle(entries)
         bases = {name: digest for name, digest in bases.items() if name in entries}
-        changes = Changes(entries=_sorted(entries), bases=bases)
+        changes = Changes(entries=in_order(entries), bases=bases)
         write_atomically(self._path, changes.model_dump_json(by_alias=True, indent=2) + "\n", 0o600)
         self._entries, self._bases = entries, bases
 
@@ -267,6 +245,13 @@ class Store:
         except ValidationError:
             return False
 
+    def _kept(self, name: str, entry: Entry) -> bool:
+        """Whether an entry of the file can be laid over the configuration; else the log says so."""
+        valid = self._valid(name, entry)
+        if not valid:
+            log.error("state_entry_refused", file=str(self._path), entry=name)
+        return valid
+
     def _without_idle(self, entries: dict[str, Entry]) -> dict[str, Entry]:
         """Leave out what has said nothing for long: dropped entries, and drains of backends that are gone."""
         limit = wall_ms() - FORGET_MS
@@ -279,44 +264,6 @@ class Store:
 
         return {name: entry for name, entry in entries.items() if speaks(name, entry)}
 
-    def _load(self) -> None:
-        try:
-            text = self._path.read_text()
-        except FileNotFoundError:
-            return
-        try:
-            changes = Changes.model_validate_json(text)
-        except (ValidationError, ValueError) as error:
-            aside = self._path.with_name(self._path.name + ".damaged")
-            self._path.replace(aside)
-            log.error(
-                "state_file_damaged", file=str(self._path), moved_to=str(aside), problem=str(error)[:200]
-            )
-            return
-        for name, entry in changes.entries.items():
-            if self._valid(name, entry):
-                self._entries[name] = entry
-                self._bases[name] = changes.bases.get(name, "")
-            else:
-                log.error("state_entry_refused", file=str(self._path), entry=name)
-
-
-def _rank(entry: Entry) -> tuple[int, str]:
-    """Order of two entries of one name: the newer, and for equal times any order that all agree on."""
-    return entry.time_ms, entry.model_dump_json()
-
-
-def _sorted(entries: Mapping[str, Entry]) -> dict[str, Entry]:
-    return {name: entries[name] for name in sorted(entries)}
-
 
 def _hash(value: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _beside(path: Path, state_dir: Path) -> Path:
-    """A file of the configuration's name in its folder, or in `state_dir` where that cannot be written."""
-    name = path.stem + ENDING
-    beside = path.parent / name
-    writable = os.access(path.parent, os.W_OK) and (not beside.exists() or os.access(beside, os.W_OK))
-    return beside if writable else state_dir / name

@@ -260,5 +260,5 @@ def test_a_change_of_another_sidecar_holds_though_the_disk_is_full(tmp_path, mon
 
 
 def test_a_read_only_folder_leaves_the_changes_in_the_state_folder(folder, monkeypatch):
-    monkeypatch.setattr("sidecar.store.os.access", lambda path, mode: Path(path).name == "var")
+    monkeypatch.setattr("sidecar.changes.os.access", lambda path, mode: Path(path).name == "var")
     assert store_in(folder).path == folder / "var" / KEPT
