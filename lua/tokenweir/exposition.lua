@@ -8,6 +8,7 @@ local metrics = require "tokenweir.metrics"
 local policy = require "tokenweir.core.policy"
 local poller = require "tokenweir.poller"
 local queue_lines = require "tokenweir.queue_lines"
+local redis_state = require "tokenweir.redis_state"
 local region = require "tokenweir.region"
 local session_table = require "tokenweir.core.sessions.session_table"
 local slowness_of = require("tokenweir.core.sessions.transfer").slowness
@@ -258,7 +259,7 @@ local function write_state(out, known, now)
   gauge(out, "tokenweir_policy", "The policy that decides by now, a stale snapshot considered.", 1,
     { "policy", served.name })
   gauge(out, "tokenweir_breaker_level", "Level of the breaker, 0 to 4.", known.level)
-  gauge(out, "tokenweir_redis_up", "1 while Redis answers, and not by errors alone.", poller.up() and 1 or 0)
+  gauge(out, "tokenweir_redis_up", "1 while Redis answers, and not by errors alone.", redis_state.is_up() and 1 or 0)
   gauge(out, "tokenweir_peers", "Other gateways alive.", poller.peers())
   local remembered, moved = session_table.count(region.cache().sessions, now)
   gauge(out, "tokenweir_sessions", "Sessions and responses that are remembered.", remembered)

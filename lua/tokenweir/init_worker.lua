@@ -13,6 +13,7 @@ local metrics = require "tokenweir.metrics"
 local moves = require "tokenweir.moves"
 local passive_health = require "tokenweir.passive_health"
 local poller = require "tokenweir.poller"
+local poller_lock = require "tokenweir.poller_lock"
 local posix = require "tokenweir.posix"
 local prepare = require "tokenweir.prepare"
 local region = require "tokenweir.region"
@@ -94,7 +95,7 @@ local function pause()
 end
 
 local function read_moves(premature)
-  if not premature and poller.polls() then
+  if not premature and poller_lock.is_held() then
     local now = now_ms()
     moves.look(state.current(now), now)
   end

@@ -13,69 +13,28 @@ local bytes = require "tokenweir.core.bytes"
 local ffi = require "ffi"
 local clock = require "tokenweir.clock"
 local contract = require "tokenweir.contract"
-local known_sessions = require "tokenweir.core.sessions.known_sessions"
-local posix = require "tokenweir.posix"
-local sockets = require "tokenweir.sockets"
+local layout = require "tokenweir.region_layout"
 local load = require "tokenweir.core.backend.load"
+local posix = require "tokenweir.posix"
 local queue_memory = require "tokenweir.core.queue.memory"
-require "tokenweir.core.backend.health"  -- declares tw_health
-require "tokenweir.core.sessions.cache_memory"  -- declares tw_cache_memory
+local sockets = require "tokenweir.sockets"
 
 local now_ms = clock.ms
 local cast, fill = ffi.cast, ffi.fill
 local same = bytes.same
 local time, tonumber = os.time, tonumber
 
-local SLOTS = 128
-local BACKENDS = contract.numbers.max_backends
-local MODELS = contract.numbers.max_models
-local CLASSES = queue_memory.LAST_CLASS + 1
-local LAYOUT = 9
-
+local SLOTS, MODELS, SIZE, VERSION = layout.SLOTS, layout.MODELS, layout.SIZE, layout.VERSION
 -- Byte 0 .. SLOTS - 1: the slots' locks.
 local GUARD_BYTE = 1000
 local PEERS_BYTE = 1001
 local GUARD_TRIES, GUARD_WAIT_US = 250, 200
 
-local DEFINITION = [[
-typedef struct { double seen, length; char bytes[256]; double pad[6]; } tw_name;
-typedef struct {
-  double pid, claimed_at, used;   /* used: only the loads 0 .. used - 1 were ever touched */
-  double releases, released_at;   /* places of backends it gave back, twice, odd while it does; when the last, ms */
-  double waiting_bytes[CLASSES];  /* of its requests that wait, by priority class */
-  double depth[MODELS], arrivals[MODELS];
-  double lined[MODELS];           /* 1: something was written into that line */
-  tw_line line[MODELS];
-  tw_load load[BACKENDS];
-} tw_slot;
-typedef struct {
-  uint64_t magic, layout, size, born;   /* born: wall time in seconds */
-  double peers_at, peers_current, peers_used[2];
-  double held_until, held_place, held_model;   /* a backend that is held for a model's first waiter */
-  double releases;                /* of workers that are gone */
-  uint64_t live[SLOT_WORDS];
-  double arrivals[MODELS];        /* of workers that are gone */
-  tw_name backend_name[BACKENDS], model_name[MODELS];
-  tw_health health[BACKENDS];
-  tw_load peers[2][BACKENDS];
-  tw_known_set known[KNOWN_SETS];
-  tw_queue queue[MODELS];
-  tw_cache_memory cache;
-  tw_slot slot[SLOTS];
-} tw_region;
-]]
-
-ffi.cdef((DEFINITION:gsub("%u%u[%u_]+", {
-  MODELS = MODELS, BACKENDS = BACKENDS, SLOTS = SLOTS, SLOT_WORDS = SLOTS / 8, CLASSES = CLASSES,
-  KNOWN_SETS = known_sessions.SETS,
-})))
-
-local SIZE = ffi.sizeof("tw_region")
 local NAN = 0 / 0
 local MAGIC = 0x7765697274776f74ULL
 local HEADER = ffi.typeof("uint64_t[4]")
 
-local _M = { SLOTS = SLOTS, BACKENDS = BACKENDS, MODELS = MODELS, SIZE = SIZE }
+local _M = { SLOTS = SLOTS, BACKENDS = layout.BACKENDS, MODELS = MODELS, SIZE = SIZE }
 
 local fd, map, flags  -- flags: uint8_t[SLOTS] over map.live
 local own, own_slot
@@ -86,7 +45,7 @@ local seen_live = ffi.new("uint8_t[?]", SLOTS)
 local function find_open()
   local header = HEADER()
   for candidate = 3, 1023 do
-    if posix.pread(candidate, header, 32, 0) == 32 and header[0] == MAGIC and header[1] == LAYOUT
+    if posix.pread(candidate, header, 32, 0) == 32 and header[0] == MAGIC and header[1] == VERSION
       and header[2] == SIZE then
       return candidate
     end
@@ -117,7 +76,7 @@ function _M.open(directory)
   end)
   flags = cast("uint8_t *", map.live)
   if fresh then
-    map.layout, map.size, map.born = LAYOUT, SIZE, time()
+    map.layout, map.size, map.born = VERSION, SIZE, time()
     map.magic = MAGIC
   end
   return true
