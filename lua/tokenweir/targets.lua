@@ -8,18 +8,13 @@
 -- backend is chosen).
 local credentials = require "tokenweir.credentials"
 local json_string = require "tokenweir.core.json.string"
+local traits = require("tokenweir.core.backend.engine").traits
 local utf8 = require "tokenweir.core.utf8"
 
 local pairs = pairs
 local encode = json_string.encode
 local find, gsub = string.find, string.gsub
 
--- Engines that stop any request when its connection closes. Others run one that does not stream on to its end.
-local STOPS = { vllm = true, sglang = true }
--- Engines that close the connection after a streamed answer without having said so: llama.cpp's chunks end, then it
--- closes. A request that took such a connection from the pool in between could only be told that the backend broke,
--- since nobody knows what became of it; these get a connection each time.
-local CLOSES = { llamacpp = true }
 -- In place of a backend's state while its key is not known.
 local NO_KEY = "no_key"
 
@@ -56,17 +51,16 @@ local function add_alternates(fleet, pool)
   for k = 1, pool.size do
     upstream_of[pool[k]] = pool.upstream[k]
   end
-  local classes = {}
+  local likeness, alike = {}, {}
   for k = 1, pool.size do
     local target = fleet.target[pool[k]]
-    local class = table.concat({
+    likeness[k] = table.concat({
       pool.upstream[k], target.group, tostring(target.apart), tostring(target.tls), tostring(target.verify),
     }, "\0")
-    classes[k] = class
-    classes[class] = (classes[class] or 0) + 1
+    alike[likeness[k]] = (alike[likeness[k]] or 0) + 1
   end
   for k = 1, pool.size do
-    alternates[pool[k]] = classes[classes[k]] - 1
+    alternates[pool[k]] = alike[likeness[k]] - 1
   end
   pool.upstream_of, pool.alternates = upstream_of, alternates
 end
@@ -100,15 +94,15 @@ function _M.prepare(fleet)
   local targets = {}
   for i = 1, fleet.size do
     local host, port = address(fleet.host[i]), fleet.port[i]
-    local tls = fleet.tls[i]
+    local tls, kind = fleet.tls[i], traits(fleet.engine[i])
     local sni = tls and fleet.sni[i] or ""
     targets[i] = {
       id = fleet.id[i], place = fleet.slot[i], group = fleet.credential_group[i], host = host, port = port,
       authority = fleet.host_header[i] ~= "" and fleet.host_header[i] or host .. ":" .. port,
       tls = tls, verify = tls and fleet.tls_verify[i], sni = sni,
-      apart = tls and shared[fleet.host[i] .. " " .. port] or false, closes = CLOSES[fleet.engine[i]] or false,
+      apart = tls and shared[fleet.host[i] .. " " .. port] or false, closes = kind.closes,
       wants_key = fleet.wants_key[i] ~= "" and fleet.wants_key[i] or nil, state = fleet.state[i],
-      runs_on = not STOPS[fleet.engine[i]], prefill = fleet.prefill[i], step = fleet.usual_step[i],
+      runs_on = not kind.stops, prefill = fleet.prefill[i], step = fleet.usual_step[i],
     }
   end
   fleet.target = targets

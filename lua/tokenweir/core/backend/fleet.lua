@@ -5,6 +5,8 @@
 -- An index is valid for one fleet only; what must outlive a snapshot keeps the backend's `slot`.
 local ffi = require "ffi"
 local contract = require "tokenweir.contract"
+local step_time = require("tokenweir.core.backend.step_time").of
+local traits = require("tokenweir.core.backend.engine").traits
 
 local type, pairs, ipairs = type, pairs, ipairs
 local exp, log = math.exp, math.log
@@ -33,9 +35,6 @@ local function names_of(defaults)
 end
 
 local NUMBER_NAMES, STRING_NAMES = names_of(NUMBERS), names_of(STRINGS)
---- Engines that take the memory of a running request back and compute it again later where they are full; what is not
--- known to do so may fail all it has.
-local PREEMPTING = { vllm = true, sglang = true }
 local COSTS = { "prefill", "base", "per_sequence", "per_kv_token" }
 
 -- Speeds are compared at a usual load: a batch of a conversation trace.
@@ -234,8 +233,8 @@ function _M.build(snapshot, settings, slot_of, pause)
     for _, name in ipairs(COSTS) do
       fleet[name][i] = backend.cost[name]
     end
-    fleet.preempts[i] = PREEMPTING[fleet.engine[i]] and 1 or 0
-    fleet.usual_step[i] = fleet.base[i] + fleet.per_sequence[i] * USUAL_SEQUENCES + fleet.per_kv_token[i] * USUAL_KV
+    fleet.preempts[i] = traits(fleet.engine[i]).preempts and 1 or 0
+    fleet.usual_step[i] = step_time(fleet, i, USUAL_SEQUENCES, USUAL_KV)
     fleet.tls[i] = backend.tls == true
     fleet.tls_verify[i] = backend.tls_verify ~= false
     fleet.refused[i], fleet.late[i] = backend.refused == true, backend.late == true

@@ -4,6 +4,7 @@
 --
 -- This decides when to ask and what an answer means; `tokenweir/liveness.lua` asks.
 local health = require "tokenweir.core.backend.health"
+local traits = require("tokenweir.core.backend.engine").traits
 
 local max = math.max
 
@@ -15,8 +16,6 @@ local SILENT_MS = 1500
 local PAUSE_MS = 1500
 --- One that hangs stays out at least until it has been asked again, ms.
 local HOLD_MS = 2 * (ANSWER_MS + PAUSE_MS)
---- Engines whose HTTP side goes on while they compute. Of others, silence while they work may be their way.
-local ANSWERING = { vllm = true, sglang = true, tgi = true, trtllm = true, llamacpp = true, ollama = true }
 
 local _M = { ANSWER_MS = ANSWER_MS, SILENT_MS = SILENT_MS, PAUSE_MS = PAUSE_MS, HOLD_MS = HOLD_MS }
 
@@ -40,7 +39,7 @@ end
 -- @param snapshot_age ms
 -- @param settings `settings.health`
 function _M.doubtful(h, engine, silence, snapshot_age, now, settings)
-  if snapshot_age < SILENT_MS or not ANSWERING[engine] then
+  if snapshot_age < SILENT_MS or not traits(engine).answers then
     return false
   elseif health.state(h, now) ~= health.CLOSED then
     return h.hung ~= 0

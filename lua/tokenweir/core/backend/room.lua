@@ -2,6 +2,7 @@
 -- where only that is known, always where neither is.
 local demand = require "tokenweir.core.backend.demand"
 local peak = require "tokenweir.core.backend.peak"
+local step_time = require("tokenweir.core.backend.step_time").of
 
 local bound, deviation, walk = peak.bound, peak.deviation, peak.walk
 local max, measure = math.max, demand.measure
@@ -105,7 +106,7 @@ end
 function _M.release_rate(load, fleet, i, own)
   local row = load[i]
   local tokens = row.held + row.remaining
-  local step = fleet.base[i] + fleet.per_sequence[i] * row.n + fleet.per_kv_token[i] * row.held
+  local step = step_time(fleet, i, row.n, row.held)
   local each = row.n > 0 and tokens / row.n or 0
   local output = max(own.expected, each - own.prompt)
   return tokens / (fleet.prefill[i] * own.prompt + output * step)
