@@ -67,14 +67,25 @@ local function too_long(fleet, i, query)
   return context > 0 and query.prompt ~= nil and query.prompt > context
 end
 
+--- How much is overlooked, from nothing on: the next only where the ones before leave no backend.
+--   any_length  that the prompt seems longer than a backend takes: the engine knows better
+--   panic       ejections for error answers: one bad client must not close the fleet
+--   late        that a backend is down only because it did not answer the sidecar in time, which says as much of the
+--               sidecar
+-- `word` is what `filter` says of it.
+local STRICT = { any_length = false, panic = false, late = false }
+local ANY_LENGTH = { any_length = true, panic = false, late = false, word = "context" }
+local PANIC = { any_length = true, panic = true, late = false, word = "panic" }
+local LATE = { any_length = true, panic = false, late = true, word = "late" }
+
 -- Why backends were left out in one call of `filter`.
 local left_out = { ejected = false, tried = false, long = false, held = false, retry_at = nil }
 
 --- Collects the backends of one role that satisfy everything but the ramp.
--- @param panic whether ejections after error answers are overlooked; @param any_context whether lengths are
--- @param late whether those take part that are down only because they did not answer the sidecar in time
+-- @param rule what is overlooked
 -- @return count, and whether one of them ramps
-local function collect(fleet, pool, query, role, out, panic, any_context, late)
+local function collect(fleet, pool, query, role, out, rule)
+  local panic, any_length, late = rule.panic, rule.any_length, rule.late
   local rows, now, stale = query.health, query.now, query.stale
   local precision = query.precision
   local group, upstream, pin = query.credential_group, query.upstream, query.pin
@@ -94,7 +105,7 @@ local function collect(fleet, pool, query, role, out, panic, any_context, late)
         left_out.tried = true
       elseif query.apart == slot then
         left_out.held = true
-      elseif not any_context and too_long(fleet, i, query) then
+      elseif not any_length and too_long(fleet, i, query) then
         left_out.long = true
       elseif healthy(h, fleet, i, now, stale) or (panic and h.hung == 0 and h.cause == EJECTED_BY_STATUS) then
         count = count + 1
@@ -138,9 +149,9 @@ local function collect_usual(fleet, pool, query, role, out)
 end
 
 -- The same of the first role that has any, or of the one that is asked for.
-local function collect_roles(fleet, pool, query, out, panic, any_context, late)
+local function collect_roles(fleet, pool, query, out, rule)
   local asked = query.role
-  if not (panic or any_context or late or query.stale or query.pin or query.apart or query.precision
+  if rule == STRICT and not (query.stale or query.pin or query.apart or query.precision
     or query.credential_group or query.upstream) and query.tried_count == 0
   then
     local role = asked or ROLES[1]
@@ -151,7 +162,7 @@ local function collect_roles(fleet, pool, query, out, panic, any_context, late)
   end
   for k = 1, (asked or query.pin) and 1 or #ROLES do
     local role = asked or ROLES[k]
-    local count, ramping = collect(fleet, pool, query, role, out, panic, any_context, late)
+    local count, ramping = collect(fleet, pool, query, role, out, rule)
     if count > 0 then
       return count, ramping, role
     end
@@ -171,28 +182,27 @@ end
 --   model name), which must be the same then
 -- @param out array that gets the indices 1 .. count, all of one role, and after them those that ramp and were not drawn
 -- @return count, a word or nil, a time or nil, and how many were not drawn (nil: none). The word tells
---   with candidates: "context" (the prompt seems longer than any of them takes: the engine knows better), "panic" (all
---   had been ejected for error answers and are tried all the same: one bad client must not close the fleet), "late"
---   (the sidecar waited for all of them in vain, which says as much of the sidecar: they are probed);
+--   with candidates: "context" (the prompt seems longer than any of them takes), "panic" (all had been ejected for
+--   error answers and are tried all the same), "late" (the sidecar waited for all of them in vain: they are probed);
 --   without: "full" (what there is is held for another), "ejected" (and the time, ms, when the first may be probed),
 --   "tried" or "down"
 function _M.filter(fleet, pool, query, out)
   left_out.ejected, left_out.tried, left_out.long, left_out.held, left_out.retry_at = false, false, false, false, nil
-  local word
-  local count, ramping, role = collect_roles(fleet, pool, query, out, false, false)
+  local rule = STRICT
+  local count, ramping, role = collect_roles(fleet, pool, query, out, rule)
   if count == 0 and left_out.held then
     return 0, "full"
   elseif count == 0 and left_out.long then
-    count, ramping, role = collect_roles(fleet, pool, query, out, false, true)
-    word = "context"
+    rule = ANY_LENGTH
+    count, ramping, role = collect_roles(fleet, pool, query, out, rule)
   end
   if count == 0 and left_out.ejected then
-    count, ramping, role = collect_roles(fleet, pool, query, out, true, true)
-    word = "panic"
+    rule = PANIC
+    count, ramping, role = collect_roles(fleet, pool, query, out, rule)
   end
   if count == 0 then
-    count, ramping, role = collect_roles(fleet, pool, query, out, false, true, true)
-    word = "late"
+    rule = LATE
+    count, ramping, role = collect_roles(fleet, pool, query, out, rule)
   end
   if count == 0 then
     return 0, left_out.ejected and "ejected" or left_out.tried and "tried" or "down", left_out.retry_at
@@ -200,12 +210,12 @@ function _M.filter(fleet, pool, query, out)
   if ramping then
     local kept = thin(fleet, query, out, count)
     if kept > 0 then
-      return kept, word, nil, count - kept
+      return kept, rule.word, nil, count - kept
     end
     -- All of them ramp and none was drawn: somebody has to serve.
-    count = collect(fleet, pool, query, role, out, word == "panic", word ~= nil, word == "late")
+    count = collect(fleet, pool, query, role, out, rule)
   end
-  return count, word
+  return count, rule.word
 end
 
 return _M
