@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -13,7 +13,6 @@ from sidecar.control.drain import Drain
 from sidecar.control_plane import ControlPlane
 from tokenweir.config import Config, ConfigError
 from tokenweir.config.errors import explain
-from tokenweir.config.loading import known_keys
 from tokenweir.config.models import BackendConfig
 from tokenweir.contract import names
 
@@ -22,6 +21,9 @@ SOURCE = "admin API"
 
 class UnknownBackendError(LookupError):
     """There is no backend of that id; the text lists those that are."""
+
+    def __init__(self, backend_id: str, known: Iterable[str]) -> None:
+        super().__init__(f"no backend {backend_id!r}; the backends are: {', '.join(sorted(known)) or 'none'}")
 
 
 class ConflictError(ValueError):
@@ -40,8 +42,7 @@ class Administration:
         for backend in self._plane.config.backends:
             if backend.id == backend_id:
                 return backend
-        known = ", ".join(sorted(backend.id for backend in self._plane.config.backends)) or "none"
-        raise UnknownBackendError(f"no backend {backend_id!r}; the backends are: {known}")
+        raise UnknownBackendError(backend_id, (backend.id for backend in self._plane.config.backends))
 
     def add(self, backend: BackendConfig) -> None:
         """Add a backend. Raises ConflictError when its id or URL is taken, or the fleet is full."""
@@ -63,7 +64,7 @@ class Administration:
         try:
             backend = BackendConfig.model_validate(merged)
         except ValidationError as error:
-            raise explain(SOURCE, error, known_keys()) from None
+            raise explain(SOURCE, error, BackendConfig) from None
         if backend.id != backend_id:
             raise ConflictError("the id of a backend cannot be changed; add another one and remove this one")
         self._set(backend)
@@ -139,7 +140,7 @@ class Administration:
         try:
             checked = Config.model_validate(given)
         except ValidationError as error:
-            raise explain(SOURCE, error, known_keys()) from None
+            raise explain(SOURCE, error, Config) from None
         self._plane.store.set_policy(checked.policy, checked.serve_by.value)
         self._plane.changed()
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
 from sidecar.actuators.audit import Entry
+from sidecar.api.known import UNKNOWN, check_known
 from sidecar.api.plane import Plane
 
 router = APIRouter(prefix="/api/actions", tags=["actions"])
@@ -26,7 +26,7 @@ class ActionsView(BaseModel):
     )
 
 
-@router.get("", summary="What was done to engines, by which means, why, and how it went")
+@router.get("", summary="What was done to engines, by which means, why, and how it went", responses=UNKNOWN)
 async def actions(
     plane: Plane,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
@@ -34,11 +34,12 @@ async def actions(
 ) -> ActionsView:
     actuators = plane.actuators
     kinds = actuators.kinds()
-    found = (entry for entry in actuators.audit.entries() if backend in {None, entry.backend})
+    found = [entry for entry in actuators.audit.entries() if backend in {None, entry.backend}]
+    check_known(plane, backend, bool(found))
     return ActionsView(
         actuators={backend_id: kind for backend_id, (kind, _) in kinds.items()},
         dry_run=[backend_id for backend_id, (_, dry_run) in kinds.items() if dry_run],
         problems=dict(actuators.problems),
         unwritten=actuators.audit.unwritten,
-        entries=list(islice(found, limit)),
+        entries=found[:limit],
     )

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Response
 
-from sidecar.administration import UnknownBackendError
+from sidecar.api.known import UNKNOWN, check_known
 from sidecar.api.plane import Admin, Plane
 from sidecar.api.problems import ProblemAnswer
 from sidecar.api.views import BackendView, backend_view
@@ -16,7 +16,6 @@ from tokenweir.config.models import BackendConfig
 
 router = APIRouter(prefix="/api/backends", tags=["backends"])
 
-UNKNOWN: dict[int | str, dict[str, Any]] = {404: {"model": ProblemAnswer}}
 CHANGE: dict[int | str, dict[str, Any]] = {
     **UNKNOWN,
     409: {"model": ProblemAnswer},
@@ -26,12 +25,9 @@ CHANGE: dict[int | str, dict[str, Any]] = {
 
 
 def _one(plane: ControlPlane, backend_id: str) -> BackendView:
-    member = plane.fleet.members.get(backend_id)
-    if member is None:
-        known = ", ".join(sorted(plane.fleet.members)) or "none"
-        raise UnknownBackendError(f"no backend {backend_id!r}; the backends are: {known}")
+    check_known(plane, backend_id)
     decisions = {backend.id: backend for backend in plane.fleet.decide(monotonic_ms())}
-    return backend_view(plane, member, decisions.get(backend_id))
+    return backend_view(plane, plane.fleet.members[backend_id], decisions.get(backend_id))
 
 
 @router.get("", summary="All backends with what is measured and decided")

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
+from sidecar.api.known import UNKNOWN, check_known
 from sidecar.api.plane import Plane
 
 router = APIRouter(prefix="/api/decisions", tags=["decisions"])
@@ -23,7 +24,7 @@ class EventView(BaseModel):
     reason: str
 
 
-@router.get("", summary="The last published snapshots, newest first")
+@router.get("", summary="The last published snapshots, newest first", responses=UNKNOWN)
 async def decisions(
     plane: Plane,
     limit: Annotated[int, Query(ge=1, le=32)] = 1,
@@ -34,14 +35,16 @@ async def decisions(
     if backend is not None:
         for snapshot in snapshots:
             snapshot["backends"] = [row for row in snapshot["backends"] if row["id"] == backend]
+        check_known(plane, backend, any(snapshot["backends"] for snapshot in snapshots))
     return snapshots
 
 
-@router.get("/events", summary="Changes of state, newest first")
+@router.get("/events", summary="Changes of state, newest first", responses=UNKNOWN)
 async def events(
     plane: Plane, limit: Annotated[int, Query(ge=1, le=1000)] = 100, backend: str | None = None
 ) -> list[EventView]:
     found = [event for event in reversed(plane.fleet.events) if backend is None or event.backend == backend]
+    check_known(plane, backend, bool(found))
     return [
         EventView(
             time_ms=event.time_ms,

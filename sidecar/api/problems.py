@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from sidecar.administration import ConflictError, UnknownBackendError
 from tokenweir.config import ConfigError
 from tokenweir.config.errors import describe
-from tokenweir.config.loading import known_keys
+from tokenweir.config.places import Section
 
 NO_OBJECT = "a JSON object is wanted as the body, sent with the header `Content-Type: application/json`"
 
@@ -35,6 +35,12 @@ def answer(status: int, message: str, problems: list[str] | None = None) -> JSON
     return JSONResponse(body.model_dump(), status)
 
 
+def _body_of(request: Request) -> Section:
+    """What the route reads its body as."""
+    section: Section = request.scope["route"].body_field.field_info.annotation
+    return section
+
+
 def install(app: FastAPI) -> None:
     """Have every error answered in this shape."""
 
@@ -43,15 +49,17 @@ def install(app: FastAPI) -> None:
         return answer(422, "the values cannot be used", error.problems)
 
     @app.exception_handler(RequestValidationError)
-    async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+    async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
         problems = []
         for item in error.errors():
             if item["type"] == "json_invalid":
                 problems.append(f"the body is no JSON: {item['ctx']['error']} at character {item['loc'][-1]}")
             elif item["loc"] == ("body",):
                 problems.append(NO_OBJECT)
+            elif item["loc"][0] == "body":
+                problems += describe([{**item, "loc": tuple(item["loc"][1:])}], _body_of(request))
             else:
-                problems += describe([{**item, "loc": tuple(item["loc"][1:])}], known_keys())
+                problems.append(f"`{item['loc'][-1]}`: {item['msg']} (got {item['input']!r})")
         return answer(422, "the request cannot be used", problems)
 
     @app.exception_handler(UnknownBackendError)

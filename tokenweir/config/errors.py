@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, get_args
 
 from pydantic import ValidationError
+
+from tokenweir.config.backends import Engine
+from tokenweir.config.places import Section, locate, sections
 
 EXAMPLES: dict[str, str] = {
     "backends": "backends: [http://10.0.0.11:8000, http://10.0.0.12:8000]",
@@ -29,7 +32,7 @@ EXAMPLES: dict[str, str] = {
     "max_bytes": "max_bytes: 256MiB",
     "weight": "weight: 1.0",
     "role": "role: active (active, standby or fallback)",
-    "engine": "engine: vllm (auto, vllm, sglang, tgi, llamacpp, trtllm, ollama)",
+    "engine": f"engine: vllm ({', '.join(get_args(Engine))})",
     "dcgm_url": "dcgm_url: http://gpu-a:9400/metrics",
     "cards": "cards: [0, 1]",
     "card_labels": "card_labels: {pod: vllm-a-0}",
@@ -62,17 +65,17 @@ class ConfigError(Exception):
         super().__init__(f"{source}:\n" + "\n".join(f"  - {problem}" for problem in problems))
 
 
-def _path(location: Iterable[Any]) -> str:
+def _path(location: Iterable[int | str]) -> str:
     text = ""
     for part in location:
         if isinstance(part, int):
             text += f"[{part}]"
-        elif not str(part).startswith(("function-", "str", "BackendConfig")):
-            text += f".{part}" if text else str(part)
+        else:
+            text += f".{part}" if text else part
     return text or "(top level)"
 
 
-def _example(location: tuple[Any, ...]) -> str:
+def _example(location: Sequence[int | str]) -> str:
     if location and isinstance(location[-1], int):
         return ""  # an error of a whole entry names its keys itself
     for part in reversed(location):
@@ -81,33 +84,47 @@ def _example(location: tuple[Any, ...]) -> str:
     return ""
 
 
-def explain(source: str, error: ValidationError, known: Iterable[str]) -> ConfigError:
-    """The pydantic error as one line a problem: key, what is wrong, example; a near miss is suggested.
+def _hint(key: str, here: Iterable[Section], root: Section) -> str:
+    """What may have been meant by a key that is not known at its place."""
+    keys = sorted({name for section in here for name in section.model_fields})
+    near = difflib.get_close_matches(key, keys, n=1)
+    if near:
+        return f"; did you mean `{near[0]}`?"
+    places = [
+        f"{path}.{key}"
+        for path, section in sections(root)
+        if path and "[]" not in path and key in section.model_fields
+    ]
+    if len(places) == 1:
+        return f"; did you mean `{places[0]}`?"
+    return f"; its keys are {', '.join(keys)}" if keys else ""
 
-    `known` are all keys that the configuration knows anywhere.
-    """
-    return ConfigError(source, describe(error.errors(include_url=False), known))
+
+def explain(source: str, error: ValidationError, root: Section) -> ConfigError:
+    """The pydantic error as one line a problem: key, what is wrong, example; of a key that is not known,
+    what may have been meant. `root`: what was to be read."""
+    return ConfigError(source, describe(error.errors(include_url=False), root))
 
 
-def describe(details: Iterable[Mapping[str, Any]], known: Iterable[str]) -> list[str]:
+def describe(details: Iterable[Mapping[str, Any]], root: Section) -> list[str]:
     """The lines of `explain` for pydantic's error details."""
     problems = []
-    names = sorted(set(known))
     for item in details:
         location = tuple(item["loc"])
         if item["type"] == "extra_forbidden":
             key = str(location[-1])
-            near = difflib.get_close_matches(key, [name for name in names if name != key], n=1)
-            hint = f"; did you mean `{near[0]}`?" if near else ""
-            problems.append(f"`{_path(location)}` is not a key of the configuration{hint}")
+            written, here = locate(root, location[:-1])
+            hint = _hint(key, here, root)
+            problems.append(f"`{_path([*written, key])}` is not a key of the configuration{hint}")
             continue
         message = item["msg"].removeprefix("Value error, ")
         if not location and item["type"] == "value_error":
             problems += message.splitlines()  # of the whole: each line names its keys itself
             continue
+        written, _ = locate(root, location)
         value = item.get("input")
         shown = f" (got {value!r})" if isinstance(value, str | int | float | bool) or value is None else ""
         if item["type"] == "missing":
             shown = ""
-        problems.append(f"`{_path(location)}`: {message}{shown}{_example(location)}")
+        problems.append(f"`{_path(written)}`: {message}{shown}{_example(written)}")
     return problems

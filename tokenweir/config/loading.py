@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from tokenweir.config.errors import ConfigError, explain
 from tokenweir.config.models import Config
@@ -32,20 +32,6 @@ class _Loader(yaml.SafeLoader):
                 )
             lines[key.value] = key.start_mark.line + 1
         return super().construct_mapping(node, deep)
-
-
-def known_keys(model: type[BaseModel] = Config) -> set[str]:
-    """Every key name that the configuration knows, at any depth."""
-    names: set[str] = set()
-    for name, field in model.model_fields.items():
-        names.add(name)
-        pending = [field.annotation]
-        while pending:
-            kind = pending.pop()
-            pending.extend(get_args(kind))
-            if isinstance(kind, type) and issubclass(kind, BaseModel):
-                names |= known_keys(kind)
-    return names
 
 
 def _override(document: dict[str, Any], environment: Mapping[str, str]) -> dict[str, str]:
@@ -95,7 +81,7 @@ def parse(text: str, source: str, environment: Mapping[str, str] | None = None) 
     try:
         return Config.model_validate(document)
     except ValidationError as error:
-        problem = explain(source, error, known_keys())
+        problem = explain(source, error, Config)
         if used:
             problem = ConfigError(f"{source} (with {', '.join(used.values())})", problem.problems)
         raise problem from None

@@ -161,8 +161,13 @@ async def test_wrong_values_are_named_with_an_example_and_change_nothing(
     assert "the backends are: a" in await refused("PATCH", "/api/backends/zz", {"weight": 1}, 404)
     assert "the backends are: a" in await refused("POST", "/api/backends/zz/drain", None, 404)
     assert "the backends are: a" in await refused("DELETE", "/api/backends/zz", None, 404)
+    for route in ("decisions", "decisions/events", "actions"):
+        assert "the backends are: a" in await refused("GET", f"/api/{route}?backend=zz", None, 404)
+        assert (await http.get(f"/api/{route}?backend=a")).status_code == 200
+    assert "`limit`" in await refused("GET", "/api/actions?limit=0", None, 422)
     assert "round_robin" in await refused("PUT", "/api/policy", {"policy": "best"}, 422)
-    assert "policy" in await refused("PUT", "/api/policy", {"polcy": "best"}, 422)
+    assert "did you mean `policy`" in await refused("PUT", "/api/policy", {"polcy": "best"}, 422)
+    assert "`tls.verfy`" in await refused("POST", "/api/backends", {"url": url, "tls": {"verfy": 1}}, 422)
     assert "Content-Type: application/json" in await refused("PUT", "/api/policy", None, 422)
     assert "Content-Type: application/json" in await refused("PUT", "/api/policy", ["best"], 422)
     unreadable = await http.put(

@@ -64,6 +64,13 @@ def test_the_environment_overrides_the_file_at_any_depth() -> None:
     ("text", "words"),
     [
         ("backend: [http://a]", ["`backend` is not a key", "did you mean `backends`"]),
+        ("backends: [{url: 'http://a', gpuss: 2}]", ["`backends[0].gpuss` is not", "did you mean `gpus`?"]),
+        ("backends: [{ulr: 'http://a'}]", ["`backends[0].ulr` is not a key", "did you mean `url`?"]),
+        ("backends: [{url: 'http://a', tls: {verfy: no}}]", ["`backends[0].tls.verfy`", "mean `verify`?"]),
+        ("backends: [{url: 'http://a', name: a}]", ["`backends[0].name` is not", "its keys are", " id,"]),
+        ("keys: [{id: a, sha: b}]", ["`keys[0].sha` is not a key", "did you mean `sha256`?"]),
+        ("interval: 2s", ["`interval` is not a key", "did you mean `telemetry.interval`?"]),
+        ("listen: {workers: many}", ["`listen.workers`: ", "got 'many'"]),
         ("backends: [ftp://a]", ["backends[0].url", "http:// or https://", "for example"]),
         ("backends: [{url: 'http://a:1/v1'}]", ["backends[0].url", "only scheme, host and port"]),
         ("backends: [{url: 'http://a:99999'}]", ["backends[0].url", "not a URL"]),
