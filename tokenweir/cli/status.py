@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -13,20 +14,26 @@ from rich.table import Table
 from tokenweir.cli.admin import ask
 from tokenweir.cli.check import counted
 from tokenweir.cli.options import DEFAULT_CONFIG, ConfigPath, told
+from tokenweir.config import Config, ConfigError
 from tokenweir.stack import gateway_server, sidecar_server
 from tokenweir.stack.probes import http_ready
 from tokenweir.stack.process import read_records
-from tokenweir.stack.settings import Settings, read
+from tokenweir.stack.settings import Settings, last_applied, read
+from tokenweir.stack.state_dir import StateDir, locate
 
 STATES = {"ready": "green", "starting": "yellow", "draining": "yellow", "down": "red"}
 
 
 def status(config: ConfigPath = DEFAULT_CONFIG) -> None:
-    """Show what runs and the fleet. Ends with status 1 when the gateway or the sidecar does not answer."""
+    """Show what runs and the fleet. Ends with status 1 when the gateway or the sidecar does not answer, or
+    the configuration has an error."""
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     with told():
-        settings = read(config)
-        console.print(_parts(settings), soft_wrap=True)
+        try:
+            settings, problem = read(config), None
+        except ConfigError as error:
+            settings, problem = _in_service(console, config, error), error
+        console.print(_parts(settings.state), soft_wrap=True)
         gateway = http_ready(f"{gateway_server.base_url(settings)}/readyz", verify=False)
         mark = "[green]ready[/]" if gateway is None else f"[red]not ready[/]: {gateway}"
         console.print(f"gateway {gateway_server.base_url(settings)}/v1: {mark}", soft_wrap=True)
@@ -44,12 +51,23 @@ def status(config: ConfigPath = DEFAULT_CONFIG) -> None:
         console.print(fleet_table(backends))
         for backend in backends:
             console.print(reasons(backend), style="dim", markup=False, soft_wrap=True)
-    if gateway is not None:
+    if gateway is not None or problem is not None:
         raise typer.Exit(1)
 
 
-def _parts(settings: Settings) -> str:
-    records = read_records(settings.state.run)
+def _in_service(console: Console, config: Path, error: ConfigError) -> Settings:
+    """What runs goes by the configuration of the last `up`, whatever the file says by now."""
+    console.print(f"error: {error}", markup=False, style="red", soft_wrap=True)
+    settings = last_applied(config)
+    if settings is None:
+        console.print(_parts(locate(config, Config())), soft_wrap=True)
+        raise typer.Exit(1)
+    console.print("[yellow]What follows is of the configuration that `up` applied last.[/]\n", soft_wrap=True)
+    return settings
+
+
+def _parts(state: StateDir) -> str:
+    records = read_records(state.run)
     if not records:
         return "nothing was started by `up` for this configuration"
     return "processes: " + ", ".join(

@@ -20,7 +20,7 @@ from tokenweir.cli.progress import Progress
 from tokenweir.config import ConfigError
 from tokenweir.stack import gateway_server, launch, sidecar_server
 from tokenweir.stack.probes import http_ready
-from tokenweir.stack.settings import Settings, read
+from tokenweir.stack.settings import Settings, keep, read
 from tokenweir.stack.stack import parts
 
 BACKENDS_WITHIN_S = 30.0
@@ -49,6 +49,7 @@ def up(config: ConfigPath = DEFAULT_CONFIG) -> None:
             wanted = parts(settings)
             with Progress(console, {part.name: part.title for part in wanted}) as progress:
                 launch.bring_up(wanted, state.run, progress.report)
+            keep(settings)
         behind = wait_until(
             console,
             "the gateway to take over the settings",

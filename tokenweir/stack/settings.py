@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tokenweir.config import Config, load
+from tokenweir.atomic_file import write_atomically
+from tokenweir.config import Config, ConfigError, load
+from tokenweir.config.loading import parse
 from tokenweir.stack.credentials import password_files
 from tokenweir.stack.state_dir import StateDir, locate
 
@@ -36,10 +39,15 @@ def runs_own_redis(config: Config) -> bool:
     return not ({"host", "gateway_user", "sidecar_user", "tls"} & redis.model_fields_set)
 
 
-def read(path: Path) -> Settings:
-    """The settings of the configuration file at `path`. Raises ConfigError."""
+def read(path: Path, text: str | None = None) -> Settings:
+    """The settings of the configuration file at `path`; `text` stands in for what it says now. Raises
+    ConfigError."""
     path = path.resolve()
-    given = load(path)
+
+    def parsed(environment: Mapping[str, str]) -> Config:
+        return load(path, environment) if text is None else parse(text, str(path), environment)
+
+    given = parsed(os.environ)
     state = locate(path, given)
     overrides = {"TOKENWEIR_STATE_DIR": str(state.root)}
     own_redis = runs_own_redis(given)
@@ -53,5 +61,18 @@ def read(path: Path) -> Settings:
             "TOKENWEIR_REDIS__SIDECAR_USER": "sidecar",
             "TOKENWEIR_REDIS__SIDECAR_PASSWORD_FILE": str(passwords["sidecar"]),
         }
-    config = load(path, {**os.environ, **overrides})
-    return Settings(path, config, state, own_redis, overrides)
+    return Settings(path, parsed({**os.environ, **overrides}), state, own_redis, overrides)
+
+
+def keep(settings: Settings) -> None:
+    """Keep a copy of the file as `up` has just applied it; it may hold secrets."""
+    write_atomically(settings.state.applied, settings.path.read_text(), 0o600)
+
+
+def last_applied(path: Path) -> Settings | None:
+    """The settings that `up` applied last, whatever the file says by now; None where there are none. They are
+    looked for in the default `state_dir`."""
+    try:
+        return read(path, locate(path, Config()).applied.read_text())
+    except (OSError, ConfigError):
+        return None

@@ -26,6 +26,11 @@ class StateDir:
         return self.root / "run"
 
     @property
+    def applied(self) -> Path:
+        """The configuration as it was when `up` last applied it."""
+        return self.run / "applied.yaml"
+
+    @property
     def log(self) -> Path:
         """What the parts write to standard output and error, and the access log."""
         return self.root / "log"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from tokenweir.config.models import hash_key
 from tokenweir.stack import state_dir
 from tokenweir.stack.identity import identify
 from tokenweir.stack.process import Record
-from tokenweir.stack.settings import read
+from tokenweir.stack.settings import keep, read
 
 
 def run(*arguments: str, text: str = "") -> tuple[int, str]:
@@ -160,6 +161,30 @@ def test_status_says_that_nothing_runs(write) -> None:
     assert status == 1
     assert "nothing was started" in output
     assert "no answer" in output
+
+
+def test_status_says_what_is_wrong_in_a_broken_configuration_and_still_shows_what_runs(write) -> None:
+    path = write("backends: [http://127.0.0.1:9]\nlisten: {port: 1}\nadmin: {port: 2}")
+    settings = read(Path(path))
+    settings.state.create()
+    identity = identify(os.getpid())
+    assert identity is not None
+    Record("one", 0, identity, "", int(signal.SIGTERM), 2).write(settings.state.run)
+    keep(settings)
+    write("backends: [http://127.0.0.1:9]\nlisten: {prot: 1}")
+    status, output = run("status", "--config", path)
+    assert status == 1
+    assert "`listen.prot` is not a key of the configuration; did you mean `port`?" in output
+    assert "configuration that `up` applied last" in output
+    assert f"processes: one {os.getpid()}" in output
+    assert "gateway http://127.0.0.1:1/v1: not ready" in output
+
+
+def test_status_of_a_broken_configuration_that_was_never_applied_says_what_is_wrong(write) -> None:
+    status, output = run("status", "--config", write("backends: ["))
+    assert status == 1
+    assert "not valid YAML" in output
+    assert "nothing was started" in output
 
 
 def test_down_of_nothing_is_no_error(write) -> None:
