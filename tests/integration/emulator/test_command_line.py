@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+
+from tests.documentation import blocks
 
 Launch = Callable[..., tuple["subprocess.Popen[str]", str]]
 
@@ -43,6 +46,15 @@ def test_it_serves_and_ends_on_sigterm(launch: Launch) -> None:
     assert chat(url, 5).json()["usage"]["completion_tokens"] == 5
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) == 0
+
+
+@pytest.mark.parametrize("line", blocks("docs/emulator.md", "sh", "tested")[0].splitlines())
+def test_the_commands_of_its_page_start_a_server(launch: Launch, line: str) -> None:
+    words = shlex.split(line)
+    assert words[:4] == [".venv/bin/python", "-m", "emulator", "--port"]
+    _, url = launch(*words[5:])
+    wanted = 503 if "--startup-seconds" in words else 200
+    assert httpx.get(f"{url}/v1/models").status_code == wanted
 
 
 def test_it_dies_when_its_memory_is_full_and_its_clients_lose_their_connection(launch: Launch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ from sidecar.agent.server import Agent
 from sidecar.telemetry import dcgm
 from sidecar.telemetry.exposition import Page
 from sidecar.telemetry.nvml import Nvml
+from tests.documentation import blocks
 from tests.unit.sidecar.telemetry.nvml_library import driver
 
 __all__ = ["driver"]
@@ -147,6 +149,13 @@ def test_labels_of_strange_names_are_escaped(driver):
     text = render([replace(card, name='a "b"\\c')], "host", 1, 1)
     (read,) = dcgm.read(Page(text.encode()), dcgm.Labels())
     assert read.name == 'a "b"\\c'
+
+
+def test_the_documented_command_line_is_understood():
+    *_, line = blocks("docs/telemetry.md", "sh", "agent")[0].splitlines()
+    words = shlex.split(line)
+    assert words[:3] == [".venv/bin/python", "-m", "sidecar.agent"]
+    assert (options(words[3:]).address, options(words[3:]).port) == ("0.0.0.0", 9401)
 
 
 def test_the_command_line_names_what_is_wrong(tmp_path, capsys):
