@@ -77,7 +77,7 @@ end
 
 local function end_late(r)
   r.late = true
-  return end_stream(r, 504, "deadline_exceeded", "The request took longer than its deadline.")
+  return end_stream(r, 504, "deadline_exceeded", deadline.message(r))
 end
 
 -- ms of silence after which nginx's read time-out, and nothing else, ends an answer.
@@ -95,7 +95,7 @@ local function look_for_break(r)
     return end_late(r)
   elseif r.first_byte and now - r.last_byte >= idle_of(now) then
     r.silent = true
-    return end_stream(r, 504, "upstream_timeout", "The backend fell silent in the middle of its answer.")
+    return end_stream(r, 504, "upstream_timeout", "The backend fell silent in the middle of its answer (limits.idle).")
   end
   r.broken = true
   return end_stream(r, 502, "upstream_broke", "The backend broke off in the middle of its answer.")

@@ -9,6 +9,7 @@ local clock = require "tokenweir.clock"
 local sockets = require "tokenweir.sockets"
 
 local update_time = ngx.update_time
+local format = string.format
 local min = math.min
 local now_ms = clock.ms
 
@@ -25,6 +26,18 @@ local watched, count = {}, 0
 function _M.of(settings, key)
   local own, all = key and key.deadline_ms, settings.limits.deadline_ms
   return own and all and min(own, all) or own or all
+end
+
+--- How long a request's deadline was, and the setting that says so: "4 s (limits.deadline)".
+function _M.describe(r)
+  local ms, key = r.deadline - r.arrived, r.key
+  local own = key and key.deadline_ms
+  return format("%g s (%s)", ms / 1000, own and own <= ms and "keys[].deadline" or "limits.deadline")
+end
+
+--- What the client of a request is told that took longer.
+function _M.message(r)
+  return "The request took longer than its deadline of " .. _M.describe(r) .. "."
 end
 
 --- Whether the deadline has come, so that what ended now ended by it.

@@ -29,7 +29,7 @@ local OF_NGINX = {
   [501] = { "not_implemented", "The request's body comes in an encoding (Transfer-Encoding) that is not understood." },
   [502] = { "upstream_broke", "The backend closed the connection before it answered." },
   [503] = { "no_capacity", "No backend can serve this request now. Try again later." },
-  [504] = { "upstream_timeout", "The backend did not answer in time." },
+  [504] = { "upstream_timeout", "The backend did not answer in time (limits.idle)." },
 }
 
 local _M = {}

@@ -34,7 +34,7 @@ local function explain(r, status)
   if (status == 502 or status == 504) and r.backend and not r.cut and upstream_log.sent() == 0 then
     return 503, "no_capacity", "No backend could be reached. Try again later.", 2
   elseif status == 504 and deadline.reached(r, now_ms()) then
-    return 504, "deadline_exceeded", "The request took longer than its deadline."
+    return 504, "deadline_exceeded", deadline.message(r)
   end
   return status, errors.of_nginx(status)
 end

@@ -1,4 +1,5 @@
 --- Ends requests that waited in vain or need not begin to: the status, when to come again, and where they stood.
+local deadline = require "tokenweir.deadline"
 local errors = require "tokenweir.errors"
 local queues = require "tokenweir.queues"
 local queue_metrics = require "tokenweir.queue_metrics"
@@ -12,10 +13,12 @@ local RETRY_AFTER_S = 5
 local MESSAGES = {
   queue_full = "Every backend that could serve this request is full, and so is the queue (position %d of %d).",
   max_wait = "Every backend that could serve this request is full, and it would wait for longer than it may "
-    .. "(position %d of %d).",
+    .. "(position %d of %d; queue.max_wait, or the request's X-Max-Wait).",
+}
+local OF_DEADLINE = {
   deadline = "Every backend that could serve this request is full, and it could not be served before its deadline "
-    .. "(position %d of %d).",
-  deadline_exceeded = "The request waited for a backend until its deadline (position %d of %d).",
+    .. "of %s; position %d of %d.",
+  deadline_exceeded = "The request waited for a backend until its deadline of %s; position %d of %d.",
 }
 
 local _M = {}
@@ -42,12 +45,13 @@ local function members(why, told)
 end
 
 --- Ends the request.
--- @param why string: a key of MESSAGES
+-- @param why string: a key of MESSAGES or OF_DEADLINE
 -- @param told what `expectation` returned
 function _M.send(r, why, told)
   queue_metrics.turned_away(r, why)
   local seconds = max(1, told.ms and told.ms / 1000 or RETRY_AFTER_S)
-  local text = format(MESSAGES[why], told.position, told.waiting)
+  local text = OF_DEADLINE[why] and format(OF_DEADLINE[why], deadline.describe(r), told.position, told.waiting)
+    or format(MESSAGES[why], told.position, told.waiting)
   if why == "deadline_exceeded" then
     return errors.send(504, "deadline_exceeded", text, nil, nil, members(why, told))
   elseif told.reason ~= "full" then

@@ -217,4 +217,6 @@ def test_priority_is_bounded_by_the_key(start_gateway: Start, upstream: Upstream
 def test_a_key_s_deadline_bounds_its_requests(start_gateway: Start, upstream: Upstream) -> None:
     gateway = start_gateway([backend(upstream)], {"keys": [key(deadline_ms=300)]})
     upstream.answer = Answer(delay=3)
-    assert gateway.post(headers=bearer()).status_code == 504
+    answer = gateway.post(headers=bearer())
+    assert (answer.status_code, answer.json()["error"]["code"]) == (504, "deadline_exceeded")
+    assert "its deadline of 0.3 s (keys[].deadline)" in answer.json()["error"]["message"]

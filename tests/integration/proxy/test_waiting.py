@@ -114,7 +114,9 @@ def test_who_waits_until_its_deadline_is_told_so(start_gateway: Start, upstream:
     wait_until(lambda: gateway.inflight() == 1, what="the first request")
     answer = gateway.post()
     assert answer.status_code == 504
-    assert answer.json()["error"]["code"] == "deadline_exceeded"
+    error = answer.json()["error"]
+    assert error["code"] == "deadline_exceeded"
+    assert "its deadline of 0.4 s (limits.deadline)" in error["message"]
     held.close()
 
 
