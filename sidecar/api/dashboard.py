@@ -18,29 +18,25 @@ HEADERS: Final = {
     "Cache-Control": "no-cache",
 }
 
+FILES: Final = {
+    "/": ("index.html", "text/html"),
+    "/docs": ("api.html", "text/html"),
+    "/dashboard/style.css": ("style.css", "text/css"),
+    "/dashboard/session.js": ("session.js", "text/javascript"),
+    "/dashboard/fleet.js": ("fleet.js", "text/javascript"),
+    "/dashboard/api.js": ("api.js", "text/javascript"),
+}
+"""Path -> file below `sidecar/dashboard/`, and its type."""
+
 router = APIRouter(include_in_schema=False)
 
 
-@router.get("/")
-async def index() -> FileResponse:
-    return FileResponse(FOLDER / "index.html", headers=HEADERS)
+def _serve(path: str, name: str, media_type: str) -> None:
+    async def file() -> FileResponse:
+        return FileResponse(FOLDER / name, media_type=media_type, headers=HEADERS)
+
+    router.add_api_route(path, file)
 
 
-@router.get("/dashboard/style.css")
-async def style() -> FileResponse:
-    return FileResponse(FOLDER / "style.css", headers=HEADERS)
-
-
-@router.get("/dashboard/fleet.js")
-async def script() -> FileResponse:
-    return FileResponse(FOLDER / "fleet.js", media_type="text/javascript", headers=HEADERS)
-
-
-@router.get("/docs")
-async def description() -> FileResponse:
-    return FileResponse(FOLDER / "api.html", headers=HEADERS)
-
-
-@router.get("/dashboard/api.js")
-async def description_script() -> FileResponse:
-    return FileResponse(FOLDER / "api.js", media_type="text/javascript", headers=HEADERS)
+for path, (name, media_type) in FILES.items():
+    _serve(path, name, media_type)

@@ -15,11 +15,11 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from sidecar.api.dashboard import FILES
+
 OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
 """Probes tell nothing that needs guarding."""
-PAGE_PATHS: Final = frozenset(
-    {"/", "/docs", "/dashboard/style.css", "/dashboard/fleet.js", "/dashboard/api.js"}
-)
+PAGE_PATHS: Final = frozenset(FILES)
 """The pages' files: a browser cannot send a token for them, and they hold no data."""
 
 

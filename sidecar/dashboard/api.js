@@ -1,19 +1,6 @@
 // Shows /openapi.json as a page. Text is only ever set as text, and nothing is loaded from elsewhere.
 "use strict";
 
-const KEY = "tokenweir-admin-token";
-const find = (id) => document.getElementById(id);
-
-async function ask(path) {
-  const token = sessionStorage.getItem(KEY);
-  const headers = token ? { Authorization: `Bearer ${token}` } : {};
-  const answer = await fetch(path, { headers });
-  find("entry").hidden = answer.status !== 401;
-  if (answer.status === 401) throw new Error("the admin token is wanted");
-  if (!answer.ok) throw new Error(`${path} answers ${answer.status}`);
-  return answer.json();
-}
-
 function add(parent, name, text) {
   const made = document.createElement(name);
   if (text) made.textContent = text;
@@ -71,23 +58,12 @@ function showSchemas(parent, schemas) {
   }
 }
 
-async function show() {
-  try {
-    const page = await ask("openapi.json");
-    find("summary").textContent = page.info.summary || "";
-    find("routes").replaceChildren();
-    for (const [path, methods] of Object.entries(page.paths)) {
-      for (const [method, route] of Object.entries(methods)) showRoute(find("routes"), method, path, route);
-    }
-    showSchemas(find("routes"), page.components?.schemas || {});
-  } catch (error) {
-    find("summary").textContent = error.message;
+begin(async () => {
+  const page = await ask("openapi.json");
+  find("summary").textContent = page.info.summary || "";
+  find("routes").replaceChildren();
+  for (const [path, methods] of Object.entries(page.paths)) {
+    for (const [method, route] of Object.entries(methods)) showRoute(find("routes"), method, path, route);
   }
-}
-
-find("entry").addEventListener("submit", (event) => {
-  event.preventDefault();
-  sessionStorage.setItem(KEY, find("token").value);
-  show();
+  showSchemas(find("routes"), page.components?.schemas || {});
 });
-show();

@@ -1,23 +1,6 @@
 // Shows /api/fleet and the last changes of state, once a second. Text is only ever set as text.
 "use strict";
 
-const KEY = "tokenweir-admin-token";
-const find = (id) => document.getElementById(id);
-
-async function ask(path) {
-  const token = sessionStorage.getItem(KEY);
-  const headers = token ? { Authorization: `Bearer ${token}` } : {};
-  const answer = await fetch(path, { headers, cache: "no-store" });
-  if (answer.status === 401) {
-    sessionStorage.removeItem(KEY);
-    find("entry").hidden = false;
-    throw new Error("the admin token is wanted");
-  }
-  if (!answer.ok) throw new Error(`${path} answers ${answer.status}`);
-  find("entry").hidden = true;
-  return answer.json();
-}
-
 function cell(row, text, style) {
   const made = row.insertCell();
   made.textContent = text;
@@ -60,19 +43,7 @@ function showEvents(events) {
   }
 }
 
-async function show() {
-  try {
-    showFleet(await ask("api/fleet"));
-    showEvents(await ask("api/decisions/events?limit=20"));
-  } catch (error) {
-    find("summary").textContent = error.message;
-  }
-}
-
-find("entry").addEventListener("submit", (event) => {
-  event.preventDefault();
-  sessionStorage.setItem(KEY, find("token").value);
-  show();
-});
-show();
-setInterval(show, 1000);
+begin(async () => {
+  showFleet(await ask("api/fleet"));
+  showEvents(await ask("api/decisions/events?limit=20"));
+}, 1000);

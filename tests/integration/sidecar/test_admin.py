@@ -355,6 +355,7 @@ async def test_the_pages_hold_no_data_and_load_nothing_from_elsewhere(write_conf
     for path, kind in {
         "/": "text/html",
         "/docs": "text/html",
+        "/dashboard/session.js": "javascript",
         "/dashboard/api.js": "javascript",
         "/dashboard/style.css": "text/css",
         "/dashboard/fleet.js": "javascript",
