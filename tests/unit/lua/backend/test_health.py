@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -13,18 +12,6 @@ from tokenweir.luavm import new_runtime
 
 HEALTH = new_runtime().eval(b'require "tokenweir.core.backend.health"')
 START = 1_000_000.0
-
-
-@pytest.fixture
-def health(require: Callable[[str], Any]) -> Any:
-    return require("tokenweir.core.backend.health")
-
-
-@pytest.fixture
-def h(health: Any) -> Iterator[Any]:
-    rows = health.new(1)  # kept here: an element does not keep its array alive
-    yield rows[0]
-    del rows
 
 
 def fail(health: Any, h: Any, times: int, now: float = START) -> bool:

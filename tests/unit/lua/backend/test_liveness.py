@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,18 +15,6 @@ SILENT = 60_000.0
 @pytest.fixture
 def liveness(require: Callable[[str], Any]) -> Any:
     return require("tokenweir.core.backend.liveness")
-
-
-@pytest.fixture
-def health(require: Callable[[str], Any]) -> Any:
-    return require("tokenweir.core.backend.health")
-
-
-@pytest.fixture
-def h(health: Any) -> Iterator[Any]:
-    rows = health.new(1)  # kept here: an element does not keep its array alive
-    yield rows[0]
-    del rows
 
 
 @pytest.fixture

@@ -12,6 +12,12 @@ MINUTE = 60_000.0
 LIFE = 10 * MINUTE
 
 
+def halves(number: int) -> tuple[int, int]:
+    """The halves of a session's hash, the session given by number."""
+    source = random.Random(number)
+    return source.getrandbits(32) - 2**31, source.getrandbits(32) - 2**31
+
+
 class Sessions:
     """A fleet with a memory of its own; requests name their session by a number."""
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
+
+from tests.unit.lua.sessions.sessions import halves
 
 HOUR = 3_600_000.0
 NOW = 10 * HOUR
@@ -19,19 +20,14 @@ class Memory:
         self.module = module[0] if isinstance(module, tuple) else module
         self.sets = self.module.new()
 
-    @staticmethod
-    def halves(number: int) -> tuple[int, int]:
-        source = random.Random(number)
-        return source.getrandbits(32) - 2**31, source.getrandbits(32) - 2**31
-
     def mark(self, number: int, now: float = NOW) -> bool:
-        return bool(self.module.mark(self.sets, *self.halves(number), now, HOUR))
+        return bool(self.module.mark(self.sets, *halves(number), now, HOUR))
 
     def learn(self, number: int, age: float, now: float = NOW) -> None:
-        self.module.learn(self.sets, *self.halves(number), now, age)
+        self.module.learn(self.sets, *halves(number), now, age)
 
     def knows(self, number: int, now: float = NOW) -> bool:
-        return bool(self.module.knows(self.sets, *self.halves(number), now, HOUR))
+        return bool(self.module.knows(self.sets, *halves(number), now, HOUR))
 
 
 @pytest.fixture

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
+
+from tests.unit.lua.sessions.sessions import halves
 
 MINUTE = 60_000.0
 NOW = 1_000_000.0
@@ -19,16 +20,11 @@ class Table:
         self.module = module[0] if isinstance(module, tuple) else module
         self.sets = self.module.new()
 
-    @staticmethod
-    def halves(number: int) -> tuple[int, int]:
-        source = random.Random(number)
-        return source.getrandbits(32) - 2**31, source.getrandbits(32) - 2**31
-
     def find(self, number: int) -> Any:
-        return self.module.find(self.sets, *self.halves(number))
+        return self.module.find(self.sets, *halves(number))
 
     def serve(self, number: int, place: int, now: float = NOW) -> Any:
-        entry = self.module.obtain(self.sets, *self.halves(number), now)
+        entry = self.module.obtain(self.sets, *halves(number), now)
         self.module.serve(entry, place)
         return entry
 
