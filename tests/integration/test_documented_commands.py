@@ -181,9 +181,12 @@ def test_make_up_names_the_error_of_a_broken_configuration_and_changes_nothing(r
     text = config.read_text()
     config.write_text(text + "\npolcy: hybrid\n")
     said = running.run("make up 2>&1", status=2)
+    shown = running.run("make status 2>&1", status=2)
     config.write_text(text)
-    assert "did you mean `policy`" in said
-    assert "Traceback" not in said
+    for output in (said, shown):
+        assert "did you mean `policy`" in output
+        assert "Traceback" not in output
+    assert "4 of 4 backends ready" in shown
     running.run("make status")
 
 
