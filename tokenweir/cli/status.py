@@ -17,7 +17,7 @@ from tokenweir.cli.options import DEFAULT_CONFIG, ConfigPath, told
 from tokenweir.config import Config, ConfigError
 from tokenweir.stack import gateway_server, sidecar_server
 from tokenweir.stack.probes import http_ready
-from tokenweir.stack.process import read_records
+from tokenweir.stack.process import read_pid_files
 from tokenweir.stack.settings import Settings, last_applied, read
 from tokenweir.stack.state_dir import StateDir, locate
 
@@ -67,12 +67,12 @@ def _in_service(console: Console, config: Path, error: ConfigError) -> Settings:
 
 
 def _parts(state: StateDir) -> str:
-    records = read_records(state.run)
-    if not records:
+    pid_files = read_pid_files(state.run)
+    if not pid_files:
         return "nothing was started by `up` for this configuration"
     return "processes: " + ", ".join(
-        f"{name} [green]{record.identity.pid}[/]" if record.running else f"{name} [red]gone[/]"
-        for name, record in records.items()
+        f"{name} [green]{pid_file.identity.pid}[/]" if pid_file.running else f"{name} [red]gone[/]"
+        for name, pid_file in pid_files.items()
     )
 
 

@@ -16,7 +16,7 @@ from tokenweir.stack import ports
 from tokenweir.stack.errors import StackError
 from tokenweir.stack.identity import members
 from tokenweir.stack.part import Part
-from tokenweir.stack.process import Record, read_records, spawn, stop
+from tokenweir.stack.process import PidFile, read_pid_files, spawn, stop
 
 READY_WITHIN_S = 60.0
 POLL_S = 0.1
@@ -41,7 +41,9 @@ def claim(folder: Path, config: Path) -> None:
     they would be taken for this one's, and changed to what it says."""
     owner = folder / "configuration"
     other = owner.read_text().strip() if owner.exists() else ""
-    if other not in {"", str(config)} and any(record.running for record in read_records(folder).values()):
+    if other not in {"", str(config)} and any(
+        pid_file.running for pid_file in read_pid_files(folder).values()
+    ):
         raise StackError(
             f"what runs from {folder.parent} was started for {other}: give {config} a `state_dir` of its "
             f"own, or end that first (make down CONFIG={other})"
@@ -80,7 +82,7 @@ def _sizes(part: Part) -> dict[Path, int]:
     return {log: log.stat().st_size if log.exists() else 0 for log in (part.log, *part.other_logs)}
 
 
-def _check_ports(part: Part, present: Record | None = None) -> None:
+def _check_ports(part: Part, present: PidFile | None = None) -> None:
     """Raises StackError when one of the part's ports is another's; `present` is the part as it runs now."""
     for port in part.ports:
         if ports.is_free(port.host, port.number):
@@ -98,17 +100,17 @@ def _start(part: Part, order: int, run: Path) -> Started:
     written = _sizes(part)
     child, identity = spawn(part.argv, part.environment, part.folder, part.log, part.user)
     if identity is not None:
-        Record(part.name, order, identity, part.digest, int(part.stop_signal), part.grace_s).write(run)
+        PidFile(part.name, order, identity, part.digest, int(part.stop_signal), part.grace_s).write(run)
     return Started(part, child, time.monotonic(), written)
 
 
-def _reload(part: Part, record: Record, run: Path) -> Started:
+def _reload(part: Part, pid_file: PidFile, run: Path) -> Started:
     assert part.reload_signal is not None
     written = _sizes(part)
-    os.kill(record.identity.pid, part.reload_signal)
-    Record(record.name, record.order, record.identity, part.digest, record.stop_signal, part.grace_s).write(
-        run
-    )
+    os.kill(pid_file.identity.pid, part.reload_signal)
+    PidFile(
+        pid_file.name, pid_file.order, pid_file.identity, part.digest, pid_file.stop_signal, part.grace_s
+    ).write(run)
     return Started(part, None, time.monotonic(), written)
 
 
@@ -137,20 +139,22 @@ def _await(started: list[Started], report: Report) -> None:
 
 def bring_up(parts: list[Part], run: Path, report: Report) -> None:
     """Make exactly these parts run: start what is missing, renew what has changed, stop what is unwanted."""
-    records = read_records(run)
+    pid_files = read_pid_files(run)
     wanted = {part.name: part for part in parts}
-    for name, record in reversed(list(records.items())):
+    for name, pid_file in reversed(list(pid_files.items())):
         part = wanted.get(name)
-        fresh = part is not None and record.running and (record.digest == part.digest or part.reload_signal)
+        fresh = (
+            part is not None and pid_file.running and (pid_file.digest == part.digest or part.reload_signal)
+        )
         if not fresh:
-            take_down_one(record, run, report)
-            del records[name]
+            take_down_one(pid_file, run, report)
+            del pid_files[name]
     for part in parts:
-        if part.name not in records or records[part.name].digest != part.digest:
-            _check_ports(part, records.get(part.name))
+        if part.name not in pid_files or pid_files[part.name].digest != part.digest:
+            _check_ports(part, pid_files.get(part.name))
     started: list[Started] = []
     for order, part in enumerate(parts):
-        present = records.get(part.name)
+        present = pid_files.get(part.name)
         if present and present.digest == part.digest:
             report(part.name, "running", "")
             continue
@@ -165,17 +169,17 @@ def bring_up(parts: list[Part], run: Path, report: Report) -> None:
     _await(started, report)
 
 
-def take_down_one(record: Record, run: Path, report: Report) -> None:
+def take_down_one(pid_file: PidFile, run: Path, report: Report) -> None:
     """Stop a part and forget it."""
-    report(record.name, "stopping", "")
-    there = stop(record, lambda note: report(record.name, "note", note))
-    (run / f"{record.name}.json").unlink(missing_ok=True)
-    report(record.name, "stopped", "" if there else "it no longer ran")
+    report(pid_file.name, "stopping", "")
+    there = stop(pid_file, lambda note: report(pid_file.name, "note", note))
+    (run / f"{pid_file.name}.json").unlink(missing_ok=True)
+    report(pid_file.name, "stopped", "" if there else "it no longer ran")
 
 
 def take_down(run: Path, report: Report) -> int:
     """Stop everything that was started, the last first; returns how many parts there were."""
-    records = read_records(run)
-    for record in reversed(records.values()):
-        take_down_one(record, run, report)
-    return len(records)
+    pid_files = read_pid_files(run)
+    for pid_file in reversed(pid_files.values()):
+        take_down_one(pid_file, run, report)
+    return len(pid_files)

@@ -1,4 +1,4 @@
-"""Starts, remembers and stops the processes of the stack; a pid file is a small JSON record."""
+"""Starts, remembers and stops the processes of the stack."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tokenweir.stack.identity import Identity, alive, identify, members
 
 
 @dataclass(frozen=True)
-class Record:
-    """What a pid file says: the process, its place in the start order, and what it was started with."""
+class PidFile:
+    """A small JSON file: the process, its place in the start order, and what it was started with."""
 
     name: str
     order: int
@@ -32,23 +32,23 @@ class Record:
         return alive(self.identity)
 
     def write(self, folder: Path) -> None:
-        """Put the record into `folder`, whole or not at all."""
+        """Put it into `folder`, whole or not at all."""
         write_atomically(folder / f"{self.name}.json", json.dumps(asdict(self)), 0o644)
 
 
-def read_record(path: Path) -> Record | None:
-    """The record of a pid file; None when there is none or it is damaged."""
+def read_pid_file(path: Path) -> PidFile | None:
+    """The pid file at `path`; None when there is none or it is damaged."""
     try:
         fields = json.loads(path.read_text())
-        return Record(**{**fields, "identity": Identity(**fields["identity"])})
+        return PidFile(**{**fields, "identity": Identity(**fields["identity"])})
     except (OSError, ValueError, TypeError, KeyError):
         return None
 
 
-def read_records(folder: Path) -> dict[str, Record]:
-    """All records, by name, in the order in which the parts were started."""
-    found = [record for path in folder.glob("*.json") if (record := read_record(path))]
-    return {record.name: record for record in sorted(found, key=lambda record: record.order)}
+def read_pid_files(folder: Path) -> dict[str, PidFile]:
+    """All pid files, by name, in the order in which the parts were started."""
+    found = [pid_file for path in folder.glob("*.json") if (pid_file := read_pid_file(path))]
+    return {pid_file.name: pid_file for pid_file in sorted(found, key=lambda pid_file: pid_file.order)}
 
 
 def spawn(
@@ -91,21 +91,23 @@ def _wait(identity: Identity, seconds: float, child: subprocess.Popen[bytes] | N
     return True
 
 
-def stop(record: Record, report: Callable[[str], None], child: subprocess.Popen[bytes] | None = None) -> bool:
+def stop(
+    pid_file: PidFile, report: Callable[[str], None], child: subprocess.Popen[bytes] | None = None
+) -> bool:
     """Stop exactly this process: its own signal, then SIGTERM, then SIGKILL. False if it was not there.
 
     `report` is told when it has to be pressed.
     """
-    found = members(record.identity)
+    found = members(pid_file.identity)
     if not found:
         return False
-    leader = [record.identity.pid] if record.running else found
-    _signal(leader, record.stop_signal)
-    if _wait(record.identity, record.grace_s, child):
+    leader = [pid_file.identity.pid] if pid_file.running else found
+    _signal(leader, pid_file.stop_signal)
+    if _wait(pid_file.identity, pid_file.grace_s, child):
         return True
-    report(f"{record.name} did not end within {record.grace_s:g} s; ending it")
-    _signal(members(record.identity), signal.SIGTERM)
-    if not _wait(record.identity, 3, child):
-        _signal(members(record.identity), signal.SIGKILL)
-        _wait(record.identity, 5, child)
+    report(f"{pid_file.name} did not end within {pid_file.grace_s:g} s; ending it")
+    _signal(members(pid_file.identity), signal.SIGTERM)
+    if not _wait(pid_file.identity, 3, child):
+        _signal(members(pid_file.identity), signal.SIGKILL)
+        _wait(pid_file.identity, 5, child)
     return True

@@ -19,7 +19,7 @@ from tokenweir.config.loading import parse
 from tokenweir.config.models import hash_key
 from tokenweir.stack import state_dir
 from tokenweir.stack.identity import identify
-from tokenweir.stack.process import Record
+from tokenweir.stack.process import PidFile
 from tokenweir.stack.settings import keep, read
 
 
@@ -169,7 +169,7 @@ def test_status_says_what_is_wrong_in_a_broken_configuration_and_still_shows_wha
     settings.state.create()
     identity = identify(os.getpid())
     assert identity is not None
-    Record("one", 0, identity, "", int(signal.SIGTERM), 2).write(settings.state.run)
+    PidFile("one", 0, identity, "", int(signal.SIGTERM), 2).write(settings.state.run)
     keep(settings)
     write("backends: [http://127.0.0.1:9]\nlisten: {prot: 1}")
     status, output = run("status", "--config", path)
@@ -202,7 +202,7 @@ def test_down_stops_what_runs_though_the_configuration_is_broken_by_now(write, t
     ) as part:
         identity = identify(part.pid)
         assert identity is not None
-        Record("one", 0, identity, "", int(signal.SIGTERM), 2).write(state.run)
+        PidFile("one", 0, identity, "", int(signal.SIGTERM), 2).write(state.run)
         write("backends: [")
         threading.Thread(target=part.wait).start()
         status, output = run("down", "--config", path)

@@ -19,7 +19,7 @@ from tokenweir.stack import launch
 from tokenweir.stack.errors import StackError
 from tokenweir.stack.identity import Identity, identify
 from tokenweir.stack.part import Part, Port
-from tokenweir.stack.process import Record, read_records
+from tokenweir.stack.process import PidFile, read_pid_files
 
 SERVER = """
 import socket, sys, time
@@ -72,7 +72,7 @@ def told() -> tuple[list[tuple[str, str]], launch.Report]:
 
 
 def pids(run: Path) -> dict[str, int]:
-    return {name: record.identity.pid for name, record in read_records(run).items()}
+    return {name: pid_file.identity.pid for name, pid_file in read_pid_files(run).items()}
 
 
 def kill(pid: int) -> None:
@@ -229,7 +229,7 @@ def test_down_leaves_a_process_alone_that_got_the_pid_of_a_dead_part(run: Path) 
         identity = identify(stranger.pid)
         assert identity is not None
         older = Identity(identity.pid, identity.start - 1, identity.boot)
-        Record("one", 0, older, "", int(signal.SIGTERM), 1).write(run)
+        PidFile("one", 0, older, "", int(signal.SIGTERM), 1).write(run)
         launch.take_down(run, lambda *_: None)
         assert stranger.poll() is None
         stranger.kill()
@@ -239,7 +239,7 @@ def test_down_leaves_a_process_of_another_boot_alone(run: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as stranger:
         identity = identify(stranger.pid)
         assert identity is not None
-        Record("one", 0, replace(identity, boot="another"), "", int(signal.SIGTERM), 1).write(run)
+        PidFile("one", 0, replace(identity, boot="another"), "", int(signal.SIGTERM), 1).write(run)
         launch.take_down(run, lambda *_: None)
         assert stranger.poll() is None
         stranger.kill()
@@ -265,7 +265,7 @@ def test_down_ends_a_part_that_ignores_its_stop_signal(run: Path, make: Callable
 
 def test_a_damaged_pid_file_is_passed_over(run: Path) -> None:
     (run / "one.json").write_text('{"name": "one"')
-    assert read_records(run) == {}
+    assert read_pid_files(run) == {}
 
 
 def test_a_second_up_at_the_same_time_is_refused(run: Path) -> None:
