@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from pydantic import BaseModel
@@ -63,14 +64,20 @@ def _type(schema: dict[str, Any]) -> str:
     if kind == "object":
         values = [schema.get("additionalProperties"), *schema.get("patternProperties", {}).values()]
         return f"map to {next(_type(value) for value in values if isinstance(value, dict))}"
-    low, high = schema.get("minimum", schema.get("exclusiveMinimum")), schema.get("maximum")
-    if low is not None or high is not None:
-        return f"{kind}, {_bound(low)}..{_bound(high)}"
-    return kind
+    above, low, high = schema.get("exclusiveMinimum"), schema.get("minimum"), schema.get("maximum")
+    bounds = [
+        f"{word} {bound:.10g}"
+        for word, bound in (("above", above), ("from", low), ("to", high))
+        if bound is not None
+    ]
+    return " ".join([kind, *bounds])
 
 
-def _bound(value: float | None) -> str:
-    return "" if value is None else f"{value:.10g}"
+def _optional(shape: dict[str, Any]) -> str:
+    """What holds where a member is left out, as far as that can be said in a word."""
+    default = shape.get("default")
+    plain = isinstance(default, bool | int | float | str) and default != ""
+    return f" (default {json.dumps(default)})" if plain else " (optional)"
 
 
 def _table(name: str, schema: dict[str, Any]) -> str:
@@ -80,7 +87,7 @@ def _table(name: str, schema: dict[str, Any]) -> str:
     lines += ["| member | type | what |", "| --- | --- | --- |"]
     required = set(schema.get("required", []))
     for member, shape in schema.get("properties", {}).items():
-        mark = "" if member in required else " (optional)"
+        mark = "" if member in required else _optional(shape)
         lines.append(f"| `{member}` | {_type(shape)}{mark} | {shape.get('description', '')} |")
     return "\n".join([*lines, ""])
 
