@@ -13,10 +13,11 @@ local ffi = require "ffi"
 local fresh = require "tokenweir.core.fresh"
 local bytes = require "tokenweir.core.bytes"
 local json = fresh.load "tokenweir.core.json.walk"
+local nodes = require "tokenweir.core.json.node"
 
 local ffi_string = ffi.string
 local number, same = bytes.number, bytes.same
-local node, NOTHING, walk = json.node, json.NOTHING, json.walk
+local node, NOTHING, walk = nodes.new, nodes.NOTHING, json.walk
 
 local OUTPUT, FINISH, KIND, STATUS, OBJECT, ERROR, REASON = 1, 2, 3, 4, 5, 6, 7
 local COMPLETION_TOKENS, PROMPT_TOKENS, CACHED_TOKENS = 8, 9, 10
@@ -39,7 +40,7 @@ local function figure(code)
 end
 
 local function object(children)
-  return node { children = json.members(children), other = NOTHING }
+  return node { children = nodes.members(children), other = NOTHING }
 end
 
 local output = text(OUTPUT)

@@ -6,7 +6,7 @@
 -- writes "\u4e2d" for a three-byte character sends twice the bytes and the same tokens.
 local ffi = require "ffi"
 local bytes = require "tokenweir.core.bytes"
-local json = require "tokenweir.core.json.walk"
+local nodes = require "tokenweir.core.json.node"
 local prefix_blocks = require "tokenweir.core.body.prefix_blocks"
 local turns = require "tokenweir.core.body.turns"
 
@@ -16,7 +16,7 @@ local find = bytes.find
 local feed_blocks = prefix_blocks.feed
 local begin_turn, finish_turn, note_text, read_role = turns.begin, turns.finish, turns.text, turns.read_role
 local SYSTEM, TOOL, USER = turns.SYSTEM, turns.TOOL, turns.USER
-local node, members, NOTHING = json.node, json.members, json.NOTHING
+local node, members, NOTHING = nodes.new, nodes.members, nodes.NOTHING
 
 local BACKSLASH = 92
 

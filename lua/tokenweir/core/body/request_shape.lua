@@ -1,9 +1,9 @@
---- The members of an OpenAI-style request body that are read, for each kind of request, as nodes of `json.walk`.
-local json = require "tokenweir.core.json.walk"
+--- The members of an OpenAI-style request body that are read, for each kind of request, as nodes (`json/node.lua`).
+local nodes = require "tokenweir.core.json.node"
 local prompt = require "tokenweir.core.body.prompt"
 
 local ipairs = ipairs
-local node, members_of, NOTHING = json.node, json.members, json.NOTHING
+local node, members_of, NOTHING = nodes.new, nodes.members, nodes.NOTHING
 
 local _M = {}
 

@@ -1,6 +1,6 @@
 --- One validating pass over JSON text (RFC 8259), by byte offset: nothing is decoded, copied or built.
 --
--- A caller describes what it wants with a tree of `node`s that mirrors the document and a table of static
+-- A caller describes what it wants with a tree of nodes (`node.lua`) and a table of static
 -- functions (`on`) that are called at the values it named. Everything else is checked and stepped over, strings
 -- with memchr, so that a long prompt costs about as much as reading it once.
 --
@@ -10,16 +10,19 @@
 --
 -- Memory: `p` is read in `[0, n]` only, and `p[n]` must be 0 (a Lua string has it; see `body_file` for files).
 -- Offsets are 0-based; a span `[first, last)` leaves out `last`.
-local bit = require "bit"
 local ffi = require "ffi"
 local bytes = require "tokenweir.core.bytes"
 local json_string = require "tokenweir.core.json.string"
+local nodes_of = require "tokenweir.core.json.node"
+-- Of its own, where this module itself is loaded once more: its loops are then compiled apart, too.
+local scalar = require("tokenweir.core.fresh").load "tokenweir.core.json.scalar"
 
-local bor, lshift = bit.bor, bit.lshift
 local ffi_new, ffi_string = ffi.new, ffi.string
 local find, same = bytes.find, bytes.same
-local assert, pairs = assert, pairs
 local string_end = require("tokenweir.core.json.quote").string_end
+local integers_end, is_digit = scalar.integers_end, scalar.is_digit
+local literal_end, number_end = scalar.literal_end, scalar.number_end
+local key_of, LONGEST_NAME, NOTHING = nodes_of.key_of, nodes_of.LONGEST_NAME, nodes_of.NOTHING
 
 local _M = {}
 
@@ -34,55 +37,6 @@ local CLOSE_OBJECT = 125
 -- Of the containers that are open: the byte that closes each, and the node of each.
 local closers = ffi_new("uint8_t[?]", MAX_DEPTH + 1)
 local nodes = {}
-
---- A place in a document and what is wanted of it.
--- @tparam table fields
---   `code`, `tag`: numbers for the `on` functions; `string`, `number`, `open`: whether those are called here;
---   `count`: whether `on.count` is told how many numbers there are (in an array, many at a time);
---   `children`: nodes by member name, of `members`; `other`: the node of members that `children` does not name;
---   `each`: the node of array elements.
--- @treturn table a node; all have the same shape, so that compiled code reads any of them by the same offsets
-function _M.node(fields)
-  return {
-    code = fields.code or 0,
-    tag = fields.tag or 0,
-    string = fields.string or false,
-    number = fields.number or false,
-    count = fields.count or false,
-    open = fields.open or false,
-    children = fields.children or false,
-    other = fields.other or false,
-    each = fields.each or false,
-  }
-end
-
---- The node of what nobody asked for.
-local NOTHING = _M.node {}
-_M.NOTHING = NOTHING
-NOTHING.other, NOTHING.each = NOTHING, NOTHING
-
---- Names longer than this are compared as any other that nobody knows.
-local LONGEST_NAME = 127
-
--- What tells a member's name in `[first, last)` from the others that are known beside it: its size, its first two bytes
--- and its last. The quotes around it may be read too.
-local function key_of(p, first, last)
-  return bor(lshift(last - first, 24), lshift(p[first], 16), lshift(p[first + 1], 8), p[last - 1])
-end
-
---- What `children` of a node is: the nodes by name, and by what tells a name without a Lua string of it, which would
--- have to be found among all others of this process.
--- @tparam table list nodes by name
-function _M.members(list)
-  local children = {}
-  for name, at in pairs(list) do
-    local written = '"' .. name .. '"'
-    local key = key_of(bytes.of(written), 1, #name + 1)
-    assert(not children[key] and #name <= LONGEST_NAME, name)
-    children[name], children[key] = at, { name = name, node = at }
-  end
-  return children
-end
 
 local function skip_spaces(p, i)
   local c = p[i]
@@ -105,88 +59,6 @@ local function space_end(p, i)
   return skip_spaces(p, i)
 end
 _M.space_end = space_end
-
-local function is_digit(c)
-  return c >= 48 and c <= 57
-end
-
-local function digits_end(p, i)
-  while is_digit(p[i]) do
-    i = i + 1
-  end
-  return i
-end
-
--- Steps over whole numbers that a comma follows, as lists of token ids are long: one loop that holds no other, up to
--- six digits a number. Returns where it stopped, at the beginning of a value, and how many it passed.
-local function integers_end(p, i)
-  local count = 0
-  while is_digit(p[i]) do
-    local j = i + 1
-    if is_digit(p[j]) then
-      if p[i] == 48 then break end
-      j = j + 1
-      if is_digit(p[j]) then j = j + 1 end
-      if is_digit(p[j]) then j = j + 1 end
-      if is_digit(p[j]) then j = j + 1 end
-      if is_digit(p[j]) then j = j + 1 end
-    end
-    if p[j] ~= COMMA then break end
-    j = j + 1
-    if p[j] == 32 then j = j + 1 end
-    i, count = j, count + 1
-  end
-  return i, count
-end
-
--- Index after the number at `i`; or nil and the index of the byte that should have been a digit.
-local function number_end(p, i)
-  if p[i] == 45 then
-    i = i + 1
-  end
-  local j
-  if p[i] == 48 then
-    j = i + 1
-  else
-    j = digits_end(p, i)
-    if j == i then
-      return nil, i
-    end
-  end
-  local c = p[j]
-  if c == 46 then
-    i = j + 1
-    j = digits_end(p, i)
-    if j == i then
-      return nil, i
-    end
-    c = p[j]
-  end
-  if c == 101 or c == 69 then
-    i = j + 1
-    c = p[i]
-    if c == 43 or c == 45 then
-      i = i + 1
-    end
-    j = digits_end(p, i)
-    if j == i then
-      return nil, i
-    end
-  end
-  return j
-end
-
--- Index after true, false or null at `i`, or nil. Each byte is read only if the one before it matched.
-local function literal_end(p, i, c)
-  if c == 116 then
-    return p[i + 1] == 114 and p[i + 2] == 117 and p[i + 3] == 101 and i + 4 or nil
-  elseif c == 102 then
-    return p[i + 1] == 97 and p[i + 2] == 108 and p[i + 3] == 115 and p[i + 4] == 101 and i + 5 or nil
-  elseif c == 110 then
-    return p[i + 1] == 117 and p[i + 2] == 108 and p[i + 3] == 108 and i + 4 or nil
-  end
-  return nil
-end
 
 --- A member name as a Lua string, escapes decoded.
 -- @return nil, message, offset when it is not a valid JSON string

@@ -15,7 +15,8 @@ from tokenweir.luavm import new_runtime
 MEMBERS = b"""
 local bytes = require "tokenweir.core.bytes"
 local json = require "tokenweir.core.json.walk"
-local root = json.node { children = json.members {}, other = json.NOTHING }
+local nodes = require "tokenweir.core.json.node"
+local root = nodes.new { children = nodes.members {}, other = nodes.NOTHING }
 local on = {}
 function on.member(state, _, _, name, first) state[#state + 1] = { name, first } end
 function on.ended(state, _, last) state[#state][3] = last end
