@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -19,6 +18,7 @@ from bench.buffer import fleet as fleets
 from bench.buffer import single
 from bench.buffer.figures import bars, mean, of_run
 from bench.buffer.overload import FULL, QUICK, Load, run
+from bench.servers.folder import open_folder
 
 SEEDS = (1, 2, 3)
 MAX_WAIT, MAX_WAIT_QUICK = "15s", "4s"
@@ -137,9 +137,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="short runs of one seed")
     quick = parser.parse_args().quick
     console = report.console()
-    with tempfile.TemporaryDirectory(prefix="tokenweir-bench-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
+    with open_folder() as folder:
         overall, cases = asyncio.run(measure(quick, folder, console))
     _show(cases, console)
     found = bars(overall)

@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import contextlib
 import statistics
-import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from bench.control.result import common_bars
 from bench.control.scenarios import SCENARIOS, Scenario
 from bench.control.stage import Setup, Stage
 from bench.report import Bar
+from bench.servers.folder import open_folder
 
 SEED = 1
 SEEDS = 3
@@ -121,9 +121,7 @@ def main() -> None:
     seeds = options.seeds or (1 if options.quick else SEEDS)
     chosen = [one for one in SCENARIOS if not options.only or any(word in one.name for word in options.only)]
     console = report.console()
-    with tempfile.TemporaryDirectory(prefix="tokenweir-bench-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
+    with open_folder() as folder:
         cases, bars = run(chosen, options.quick, seeds, folder, console)
     show(cases, console)
     report.show_bars(bars, console)

@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import contextlib
 import random
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from bench.faults.figures import bars, figures
 from bench.faults.fleet import executions, start
 from bench.faults.stage import GATEWAY, Stage
 from bench.faults.witness import Witness
+from bench.servers.folder import open_folder
 
 SEED = 1
 ROUNDS = 3
@@ -103,9 +103,7 @@ def main() -> None:
     quick = parser.parse_args().quick
     console = report.console()
     plan, rounds = (schedule.QUICK, 1) if quick else (schedule.FULL, ROUNDS)
-    with tempfile.TemporaryDirectory(prefix="tokenweir-bench-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
+    with open_folder() as folder:
         result = asyncio.run(run(plan, rounds, folder, console))
     overall = result["overall"]
     picture.show(overall, result["cases"], console)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +20,7 @@ from bench.policy.figures import Objectives
 from bench.policy.replay import Replay
 from bench.policy.table import shown
 from bench.policy.traces import Asked, MissingTraceError
+from bench.servers.folder import open_folder
 from bench.servers.llama import MODEL as SMALL_MODEL
 from bench.servers.process import StartError
 
@@ -62,9 +62,7 @@ def main() -> int:
     asked = [request for request in asked if request.prompt + request.output <= LONGEST]
     small = _scaled(asked[: 20 if quick else 40])
     systems = fleet.SYSTEMS[:2] if quick else fleet.SYSTEMS
-    with tempfile.TemporaryDirectory(prefix="tokenweir-bench-", dir="/tmp") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
+    with open_folder() as folder:
         emulated = _Load(EMULATED, asked, fleet.MODEL, RATE, fleet.SPEED, folder, console)
         real = _Load(REAL, small, SMALL_MODEL, REAL_RATE, 1.0, folder, console)
         for load in (emulated, real):

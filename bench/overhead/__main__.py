@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from bench.overhead.bars import bars
 from bench.overhead.cases import FULL, KIB, QUICK, Plan, RequestCase
 from bench.overhead.systems import Systems, start
 from bench.servers import cpu
+from bench.servers.folder import open_folder
 
 SEED = 1
 
@@ -76,9 +76,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer bodies, shorter runs")
     quick = parser.parse_args().quick
     console = report.console()
-    with tempfile.TemporaryDirectory(prefix="tokenweir-bench-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
+    with open_folder() as folder:
         overall, cases = run(QUICK if quick else FULL, folder, console)
     found = bars(cases)
     report.show_bars(found, console)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from rich.table import Table
 from bench import report
 from bench.report import Bar
 from bench.scale import fleet, tick, worker
+from bench.servers.folder import open_folder
 
 SEEDS = (1, 2, 3)
 SIZES = (100, 1000)
@@ -72,9 +72,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one seed, shorter")
     quick = parser.parse_args().quick
     console = report.console()
-    with tempfile.TemporaryDirectory(prefix="tokenweir-bench-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
+    with open_folder() as folder:
         cases = run(quick, folder, console)
     show(cases, console)
     found = bars(cases)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import tempfile
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
@@ -16,6 +14,7 @@ from rich.table import Table
 
 from bench import report
 from bench.policy.traces import SOURCES, MissingTraceError
+from bench.servers.folder import open_folder
 from bench.sessions import bars, moves, ring
 from bench.sessions.runs import FULL, OWN, QUICK, ROUTERS, Size, combine, execute
 
@@ -88,9 +87,8 @@ def main() -> int:
         console.print(f"The conversations come from {SOURCES['mooncake']}.")
         return 1
     rings = ring.measure()
-    with tempfile.TemporaryDirectory(prefix="tokenweir-bench-") as folder:
-        Path(folder).chmod(0o755)
-        moved = moves.measure(Path(folder), MOVES[quick])
+    with open_folder() as folder:
+        moved = moves.measure(folder, MOVES[quick])
     overall = {
         "moved_needlessly": sum(case["moved_needlessly"] for case in rings),
         "share_error_max": max(case["share_error"] for case in rings),
