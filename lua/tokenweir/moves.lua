@@ -21,9 +21,9 @@ local ngx = ngx
 local now_ms, timer_at = clock.ms, ngx.timer.at
 local concat = table.concat
 local floor, max, min = math.floor, math.max, math.min
-local field, following = stream_entry.field, stream_entry.following
-local byte, match, sub = string.byte, string.match, string.sub
-local pcall, tobit, tonumber, type = pcall, bit.tobit, tonumber, type
+local following, read_entry = stream_entry.following, stream_entry.read
+local byte, sub = string.byte, string.sub
+local pcall, tobit, type = pcall, bit.tobit, type
 
 local KEY, FIELDS, NUMBERS = contract.keys.session_moves, contract.fields, contract.numbers
 local CAP, BATCH = NUMBERS.session_moves_cap, NUMBERS.session_moves_batch_bytes
@@ -165,10 +165,8 @@ end
 local function apply_entries(entries, fleet, settings, now)
   local wall = redis_clock.ms(now)
   for k = 1, #entries do
-    local id, fields = entries[k][1], entries[k][2]
-    local batch = type(fields) == "table" and field(fields, FIELDS.moves)
-    local written = tonumber(match(id, "^%d+") or nil)
-    if batch and written then
+    local batch, written = read_entry(entries[k], FIELDS.moves)
+    if batch then
       apply(batch, fleet, settings, now, max(0, floor(wall - written)))
     end
   end

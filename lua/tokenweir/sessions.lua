@@ -17,9 +17,9 @@ local concat = table.concat
 local floor, max = math.floor, math.max
 local identify, text = session.identify, require("tokenweir.core.body.request").text
 local learn, mark, knows = core.learn, core.mark, core.knows
-local field, following = stream_entry.field, stream_entry.following
-local match, sub = string.match, string.sub
-local tonumber, type = tonumber, type
+local following, read_entry = stream_entry.following, stream_entry.read
+local sub = string.sub
+local type = type
 
 local KEY, FIELDS, NUMBERS = contract.keys.known_sessions, contract.fields, contract.numbers
 local BATCH, CAP = NUMBERS.known_sessions_batch_size, NUMBERS.known_sessions_cap
@@ -130,10 +130,8 @@ function _M.take(replies, asked, now)
   if type(entries) == "table" and not entries.err then
     local sets, wall = region.known_sessions(), redis_clock.ms(now)
     for k = 1, #entries do
-      local id, fields = entries[k][1], entries[k][2]
-      local hashes = type(fields) == "table" and field(fields, FIELDS.hashes)
-      local written = tonumber(match(id, "^%d+") or nil)
-      if hashes and written and #hashes <= 8 * BATCH then
+      local hashes, written = read_entry(entries[k], FIELDS.hashes)
+      if hashes and #hashes <= 8 * BATCH then
         learn_batch(sets, hashes, now, max(0, wall - written))
       end
     end

@@ -1,16 +1,25 @@
 --- Entries of a Redis stream, as XRANGE answers with them.
 local match = string.match
-local tonumber = tonumber
+local tonumber, type = tonumber, type
 
 local _M = {}
 
---- @param fields array: name, value, name, value ...
--- @return the value of a field, or nil
-function _M.field(fields, name)
-  for k = 1, #fields - 1, 2 do
+-- `fields` is an array: name, value, name, value ...
+local function field(fields, name)
+  for k = 1, type(fields) == "table" and #fields - 1 or 0, 2 do
     if fields[k] == name then
       return fields[k + 1]
     end
+  end
+end
+
+--- One entry.
+-- @param name of the field that is wanted
+-- @return its value; when it was written, ms of Redis's clock; or nil where the entry has no such field or no such id
+function _M.read(entry, name)
+  local value, written = field(entry[2], name), tonumber(match(entry[1], "^%d+") or nil)
+  if value and written then
+    return value, written
   end
 end
 
