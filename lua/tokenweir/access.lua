@@ -2,6 +2,7 @@
 local affinity = require "tokenweir.affinity"
 local auth = require "tokenweir.auth"
 local body = require "tokenweir.body"
+local bookkeeping = require "tokenweir.bookkeeping"
 local breaker = require "tokenweir.breaker"
 local burst = require "tokenweir.core.body.burst"
 local clock = require "tokenweir.clock"
@@ -30,6 +31,7 @@ local variable, set_bytes = variables.get, variables.set_bytes
 local get_method = ngx.req.get_method
 local new_id = request_id.next
 local now_ms = clock.ms
+local catch_up = bookkeeping.catch_up
 local ceil = math.ceil
 local tonumber = tonumber
 
@@ -155,6 +157,7 @@ end
 --- Handles a request below /v1/.
 function _M.run()
   local now = now_ms()
+  catch_up(now)
   local r = record.take(now)
   ngx.ctx = r
   set_bytes("tw_new_id", new_id(), request_id.SIZE)

@@ -2,6 +2,7 @@
 local access_json = require "tokenweir.core.access_json"
 local affinity = require "tokenweir.affinity"
 local body = require "tokenweir.body"
+local bookkeeping = require "tokenweir.bookkeeping"
 local clock = require "tokenweir.clock"
 local completion = require "tokenweir.completion"
 local deadline = require "tokenweir.deadline"
@@ -11,7 +12,6 @@ local limits = require "tokenweir.limits"
 local metrics = require "tokenweir.metrics"
 local outcome_of = require "tokenweir.outcome"
 local passive_health = require "tokenweir.passive_health"
-local prediction = require "tokenweir.prediction"
 local record = require "tokenweir.record"
 local sse = require "tokenweir.core.answer.sse"
 local upstream_log = require "tokenweir.upstream_log"
@@ -68,6 +68,7 @@ local function unserved(r, status, now)
   end
   local id, id_size = bytes_of("tw_id")
   write_line(r, id, id_size, outcome)
+  record.give(r)
 end
 
 -- Reads what an answer told that broke off; whole ones the body filter has read.
@@ -91,21 +92,17 @@ local function served(r, status, now)
   if not r.ended then
     finish_early(r)
   end
-  local output, source, prompt, cached = completion.tokens(r)
-  local first = r.first_token or r.first_byte
-  metrics.request(r.model, r.backend, outcome, status, prompt, output, r.wait_ms, first and first - r.arrived,
-    now - r.arrived)
+  local output, _, prompt, cached = completion.tokens(r)
   if r.limited then
     limits.settle(r, r.header and (prompt or r.prompt) + (output or 0) or 0)
   end
-  prediction.learn(r, outcome, output, prompt, now)
   if r.usage and r.usage.id then
     affinity.made(r, r.usage.id, now)
   end
   affinity.ended(r, outcome, prompt, output, cached, now)
   local id, id_size = bytes_of("tw_id")
-  completion.write(r, id, id_size, status, outcome, output, source, prompt, cached, now)
   write_line(r, id, id_size, outcome, output, prompt)
+  bookkeeping.take(r, id, id_size, status, outcome, now)
 end
 
 --- Ends a request.
@@ -129,7 +126,6 @@ function _M.run()
   else
     unserved(r, status, now)
   end
-  record.give(r)
 end
 
 return _M

@@ -67,7 +67,7 @@ function _M.hold()
 end
 
 local function emit(number)
-  local to = events.begin()
+  local to = events.begin(ngx.now())
   if to then
     to:put(RECORD:format(ngx.var.request_id, number))
     events.finish()
