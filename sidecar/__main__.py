@@ -14,7 +14,7 @@ from pathlib import Path
 import structlog
 import uvicorn
 
-from sidecar import app, logs
+from sidecar import app, logs, open_files
 from sidecar.control_plane import ControlPlane
 from tokenweir.config import ConfigError
 
@@ -48,6 +48,7 @@ def main() -> int:
 
 async def serve(path: Path) -> int:
     """Serve the admin API and drive the control plane. Raises ConfigError."""
+    open_files.raise_limit()
     plane = ControlPlane(path)
     logs.configure(plane.config.log.level)
     server = Server(
@@ -73,6 +74,8 @@ def read_again(plane: ControlPlane) -> None:
         plane.reload()
     except ConfigError as error:
         log.error("configuration_not_read", problems=error.problems)
+    except OSError as error:
+        log.error("configuration_not_read", problems=[str(error)])
 
 
 if __name__ == "__main__":

@@ -46,6 +46,11 @@ def _cost(plane: ControlPlane) -> Iterator[Metric]:
         ("telemetry_bytes_per_tick", "bytes read in one telemetry interval", cost.bytes_per_tick),
     ):
         yield GaugeMetricFamily(PREFIX + name, text, value=value)
+    yield CounterMetricFamily(
+        PREFIX + "blind_looks",
+        "looks that this host could not make: no descriptor, memory or port left",
+        value=plane.collector.fetcher.traffic.blind,
+    )
 
 
 def _cards(plane: ControlPlane) -> Iterator[Metric]:

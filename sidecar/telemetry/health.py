@@ -20,6 +20,8 @@ class Look(StrEnum):
     """No connection."""
     ERROR = "error"
     """An answer that a healthy engine does not give."""
+    BLIND = "blind"
+    """The sidecar itself could not look: nothing is known of the engine."""
 
 
 def read(status: int) -> Look:

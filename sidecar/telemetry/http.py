@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import ssl
 from dataclasses import dataclass, field
@@ -10,13 +11,25 @@ from functools import cached_property, lru_cache
 from typing import Final
 
 import aiohttp
+import structlog
 from multidict import CIMultiDict
 from yarl import URL
 
+from sidecar.clock import monotonic_ms
 from sidecar.telemetry.health import Look
+
+log = structlog.get_logger(__name__)
 
 BODY_LIMIT: Final = 8 * 1024**2
 """Bytes of an answer; a longer one is a failed look."""
+OWN_TROUBLE: Final = frozenset(
+    {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL, errno.EPERM}
+)
+"""Why this host makes no connection at all: no descriptor, no memory, no port left, a firewall of its own."""
+NO_WAY: Final = frozenset({errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH})
+"""Nobody there was asked: an engine that has died refuses, the network does not say this of it."""
+TELL_EVERY_MS: Final = 60_000
+"""How often such trouble is told while it lasts."""
 
 
 class FetchError(Exception):
@@ -43,6 +56,8 @@ class Traffic:
     requests: int = 0
     failures: int = 0
     bytes: int = 0
+    blind: int = 0
+    """Those that were never sent, for want of something on this host."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +95,7 @@ class Fetcher:
     def __init__(self, timeout_ms: int) -> None:
         self._timeout_ms = timeout_ms
         self.traffic = Traffic()
+        self._told_at = float("-inf")
         self._session: aiohttp.ClientSession | None = None
 
     async def open(self) -> None:
@@ -147,10 +163,22 @@ class Fetcher:
             self.traffic.failures += 1
             number = error.os_error.errno
             reason = os.strerror(number) if number else str(error.os_error)
-            raise FetchError(Look.REFUSED, f"{_place(url)}: {reason}") from None
+            raise FetchError(self._meaning(number, reason), f"{_place(url)}: {reason}") from None
         except (aiohttp.ClientError, OSError, ValueError, asyncio.IncompleteReadError) as error:
             self.traffic.failures += 1
             raise FetchError(Look.REFUSED, f"{_place(url)}: {error or type(error).__name__}") from None
+
+    def _meaning(self, number: int | None, reason: str) -> Look:
+        """What it says of an engine that no connection to it was made."""
+        if number in NO_WAY:
+            return Look.LATE
+        if number not in OWN_TROUBLE:
+            return Look.REFUSED
+        self.traffic.blind += 1
+        if monotonic_ms() - self._told_at >= TELL_EVERY_MS:
+            self._told_at = monotonic_ms()
+            log.error("cannot_look", reason=reason, consequence="backends keep their states meanwhile")
+        return Look.BLIND
 
 
 async def _body(response: aiohttp.ClientResponse) -> bytes:

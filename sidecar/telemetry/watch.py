@@ -64,7 +64,7 @@ class Watch:
         while True:
             started = monotonic_ms()
             look, text = await self.look()
-            answer = self._seen(self, look, text)
+            answer = self._seen(self, look, text) if look is not Look.BLIND else None
             if answer is not None:
                 await answer
             spent = monotonic_ms() - started
@@ -88,7 +88,7 @@ class Watch:
         return self.interval_ms * factor * random.uniform(1 - JITTER, 1 + JITTER)
 
     async def look(self) -> tuple[Look, str]:
-        """Look once: how it went, and the reason in words. Updates the record."""
+        """Look once: how it went, and the reason in words. Updates the record, unless it went blind."""
         record = self.record
         try:
             origin = self._where()
@@ -98,6 +98,8 @@ class Watch:
                 look, text = await (self._routine(origin) if self._settled else self._anew(origin))
         except FetchError as error:
             look, text = error.look, str(error)
+        if look is Look.BLIND:
+            return look, text
         self._late = look is Look.LATE
         if look is Look.OK:
             record.failures, record.failure = 0, ""
@@ -200,6 +202,8 @@ class Watch:
                 self._note_slots(reading, kind)
                 return reading
         except (FetchError, ValueError) as error:
+            if isinstance(error, FetchError) and error.look is Look.BLIND:
+                raise
             self.record.notes["information"] = f"{path}: {error}"
         return reading
 
@@ -216,7 +220,7 @@ class Watch:
         try:
             answer = await self._metrics_page(origin)
         except FetchError as error:
-            if self.config.metrics_url is None:
+            if self.config.metrics_url is None or error.look is Look.BLIND:
                 raise
             # An exporter elsewhere may be gone while the engine is well: its health says so.
             return self._no_metrics(str(error))

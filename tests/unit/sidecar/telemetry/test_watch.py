@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
 
 from sidecar.telemetry import watch as watch_module
 from sidecar.telemetry.health import Look
@@ -15,6 +22,19 @@ def watch_of(engine, fetcher, api_key=None, **members) -> Watch:
     config = BackendConfig(url=f"http://127.0.0.1:{engine.port}", **members)
     origin = Origin(f"http://127.0.0.1:{engine.port}", "engine.example", api_key=api_key)
     return Watch(config, lambda: origin, fetcher, 500, lambda *_: None)
+
+
+@contextmanager
+def no_descriptor_left() -> Iterator[None]:
+    """This process cannot open anything."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    next_one = os.dup(0)
+    os.close(next_one)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (next_one, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 async def test_the_first_look_learns_engine_models_and_load(engine, fetcher):
@@ -192,3 +212,46 @@ async def test_an_engine_whose_counters_move_is_not_asked_whether_it_is_well(eng
     assert engine.asked == {"/metrics": 2, "/health": 1}
     await watch.look()
     assert engine.asked == {"/metrics": 3, "/health": 2}
+
+
+async def test_without_a_descriptor_nothing_is_known_of_the_engine(engine, fetcher):
+    watch = watch_of(engine, fetcher)
+    with no_descriptor_left():
+        look, text = await watch.look()
+    assert look is Look.BLIND
+    assert os.strerror(errno.EMFILE) in text
+    assert (watch.record.failures, fetcher.traffic.blind) == (0, 1)
+    assert await watch.look() == (Look.OK, "")
+
+
+async def test_a_look_that_was_not_made_is_told_to_nobody(engine, fetcher):
+    seen = asyncio.Event()
+    told: list[Look] = []
+
+    def note(_: Watch, look: Look, __: str) -> None:
+        told.append(look)
+        seen.set()
+
+    origin = Origin(f"http://127.0.0.1:{engine.port}", "x")
+    watch = Watch(BackendConfig(url=origin.base), lambda: origin, fetcher, 10, note)
+    with no_descriptor_left():
+        task = asyncio.create_task(watch.run())
+        await asyncio.sleep(0.2)
+        assert fetcher.traffic.blind
+        assert told == []
+    await seen.wait()
+    task.cancel()
+    assert set(told) == {Look.OK}
+
+
+@pytest.mark.parametrize("number", [errno.ENETUNREACH, errno.EHOSTUNREACH])
+async def test_where_there_is_no_way_to_the_host_its_engine_did_not_refuse(
+    engine, fetcher, monkeypatch, number
+):
+    async def no_way(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "sock_connect", no_way)
+    look, text = await watch_of(engine, fetcher).look()
+    assert look is Look.LATE
+    assert os.strerror(number) in text
