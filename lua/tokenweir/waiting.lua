@@ -9,6 +9,7 @@ local breaker = require "tokenweir.breaker"
 local clock = require "tokenweir.clock"
 local core = require "tokenweir.core.queue"
 local deadline = require "tokenweir.deadline"
+local demand = require "tokenweir.core.backend.demand"
 local early_hints = require "tokenweir.early_hints"
 local init_worker = require "tokenweir.init_worker"
 local max_wait = require "tokenweir.max_wait"
@@ -25,8 +26,9 @@ local exiting = ngx.worker.exiting
 local variable = require("tokenweir.variable").get
 local somebody_elsewhere = queue_lines.somebody_elsewhere
 local depth_of, gave_back, held, look = queue_lines.depth, region.gave_back, queue_lines.held, queues.look
+local MAX_SEQUENCES, MAX_TOKENS, tokens = demand.MAX_SEQUENCES, demand.MAX_TOKENS, demand.whole
 local now_ms = clock.ms
-local ceil, max, min = math.ceil, math.max, math.min
+local max, min = math.max, math.min
 local pairs, tonumber = pairs, tonumber
 
 --- How often the pilot looks.
@@ -43,7 +45,8 @@ local function waiter_of(r)
   local key = r.key
   r.semaphore = r.semaphore or semaphore.new(0)
   return {
-    record = r, priority = r.priority, class = r.class, work = r.prompt + ceil(r.mean) * r.n,
+    record = r, priority = r.priority, class = r.class,
+    work = r.prompt + tokens(r.mean, MAX_TOKENS) * min(r.n, MAX_SEQUENCES),
     flow = key and "key " .. key.id or variable("binary_remote_addr"), weight = key and key.weight or 1,
     label = key and key.id or "", bytes = tonumber(ngx.var.request_length),
   }

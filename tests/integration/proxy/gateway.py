@@ -330,10 +330,13 @@ class Gateway:
         """A GET on a connection of its own."""
         return HTTP.get(self.url + path, headers=headers)
 
-    def open(self, headers: dict[str, str] | None = None, **members: Any) -> http.client.HTTPConnection:
-        """Sends a chat request and returns without waiting for the answer."""
+    def open(
+        self, headers: dict[str, str] | None = None, raw: bytes | None = None, **members: Any
+    ) -> http.client.HTTPConnection:
+        """Sends a chat request (`raw`: its body as bytes) and returns without waiting for the answer."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        body = json.dumps({"model": "llama", "messages": [{"role": "user", "content": "hi"}], **members})
+        chat = {"model": "llama", "messages": [{"role": "user", "content": "hi"}], **members}
+        body = raw or json.dumps(chat).encode()
         connection.request(
             "POST", "/v1/chat/completions", body, {"Content-Type": "application/json", **(headers or {})}
         )

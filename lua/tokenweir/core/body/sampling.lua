@@ -15,6 +15,9 @@ local LOWER_E, LOWER_F, LOWER_N, LOWER_R, LOWER_T = 101, 102, 110, 114, 116
 -- As `request.lua` has it.
 local MAX_MEMBERS = 512
 
+-- No figure is taken for more: `1e999` is a number too.
+local MOST = require("tokenweir.contract").numbers.most_tokens
+
 -- Of objects no more than this is looked through: the switches stand in small ones, schemas may be long.
 local LOOK = 512
 
@@ -40,7 +43,7 @@ _M.found = found
 local function number_at(p, i, default)
   local c = p[i]
   if c >= 48 and c <= 57 or c == MINUS then
-    return C.tw_strtod(p + i, nil)
+    return (max(-MOST, min(C.tw_strtod(p + i, nil), MOST)))
   end
   return default
 end

@@ -39,7 +39,8 @@ local LEAST_SHIFT, MOST_SHIFT = -0.9, 8
 local MOST_MODELS = 512
 local UNKNOWN_SPREAD = 0.85
 -- No engine produces more; keeps everything finite.
-local MOST_LOG = log(2 ^ 24)
+local MOST_TOKENS = require("tokenweir.contract").numbers.most_tokens
+local MOST_LOG = log(MOST_TOKENS)
 
 local _M = {}
 
@@ -215,7 +216,8 @@ end
 -- What the request orders and the engine obeys needs no prediction.
 local function obey(request)
   local limit = request.max_tokens
-  local least = exp(x.min_tokens) - 1
+  limit = limit and min(limit, MOST_TOKENS)
+  local least = min(exp(x.min_tokens) - 1, MOST_TOKENS)
   request.bound = true
   if limit and (x.ignore_eos > 0 or least > limit) then
     least = limit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -86,6 +87,13 @@ def test_members_that_shape_an_answer_are_read(
 )
 def test_budgets_are_counted_in_tokens(members: dict[str, Any], name: str, tokens: int) -> None:
     assert count(read({**user("Hi"), **members})[name]) == tokens
+
+
+@pytest.mark.parametrize("figure", [1e300, 10**400])
+def test_no_figure_is_taken_for_more_than_any_engine_produces(figure: float) -> None:
+    vector = read({**user("Hi"), "min_tokens": figure, "thinking_budget": figure, "temperature": -figure})
+    most = pytest.approx(math.log1p(2**24))
+    assert (vector["min_tokens"], vector["thinking_budget"], vector["temperature"]) == (most, most, -(2**24))
 
 
 def test_members_given_twice_are_no_reason_to_refuse() -> None:
