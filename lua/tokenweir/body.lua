@@ -30,6 +30,9 @@ local BODILESS = { GET = true, HEAD = true, DELETE = true, OPTIONS = true }
 --- Reading more than so many bytes again would hold the worker up for more than some 20 us.
 local MOST_READ_AGAIN = 16384
 
+--- Members given several times are made to say the same; a body must not be made much longer by that.
+local MOST_GROWTH = 65536
+
 local EMPTY = bytes.of("")
 
 local _M = {}
@@ -150,6 +153,10 @@ function _M.read(r)
   local ok, code, message, param = request.parse_bytes(r.kind, p or EMPTY, size or 0, r.parsed)
   if not ok then
     return refuse_unless_other(r, code, message, param)
+  end
+  local conflict = r.parsed.conflict
+  if conflict and splice.growth(r.parsed) > MOST_GROWTH then
+    return refuse("invalid_member", "'" .. conflict .. "' is given several times with different values.", conflict)
   end
 end
 

@@ -54,6 +54,18 @@ def test_a_model_given_twice_reaches_the_engine_as_the_one_that_was_checked(
     assert second.received[0].body == b'{"model":"qwen","messages":[],"mod\\u0065l":"qwen"}'
 
 
+def test_a_body_whose_members_contradict_each_other_is_not_made_many_times_as_long(
+    two: tuple[Gateway, Upstream, Upstream],
+) -> None:
+    gateway, *upstreams = two
+    again, text = b'"messages":[],' * 500, b"x" * 1_000_000
+    body = b'{"model":"llama",%b"messages":[{"role":"user","content":"%b"}]}' % (again, text)
+    answer = gateway.post(body=body)
+    assert answer.status_code == 400
+    assert (answer.json()["error"]["code"], answer.json()["error"]["param"]) == ("invalid_member", "messages")
+    assert not any(upstream.received for upstream in upstreams)
+
+
 def test_an_unknown_model_is_answered_with_those_that_exist(two: tuple[Gateway, Upstream, Upstream]) -> None:
     gateway, _, _ = two
     answer = gateway.post(model="gpt-9")

@@ -183,13 +183,28 @@ local function is_edited(edits, first)
   return false
 end
 
+-- The occurrence that counts of member k, of those that routing reads; else k.
+local function counting(parsed, k)
+  local tag = parsed.tags[k]
+  return tag > 0 and tag <= LAST_STRICT and parsed.where[tag] or k
+end
+
+--- @return number of bytes by which `agree` makes a body longer
+function _M.growth(parsed)
+  local sum = 0
+  for k = 1, parsed.members do
+    local counts = counting(parsed, k)
+    sum = sum + parsed.lasts[counts] - parsed.firsts[counts] - (parsed.lasts[k] - parsed.firsts[k])
+  end
+  return sum
+end
+
 --- Adds the edits after which every occurrence of a member that routing reads holds the value that was read, the last
 -- one's: an engine whose parser takes the first of two then serves what was checked. Needed only where
 -- `parsed.conflict` is set; call it after `set_member`.
 function _M.agree(edits, parsed)
   for k = 1, parsed.members do
-    local tag = parsed.tags[k]
-    local counts = tag > 0 and tag <= LAST_STRICT and parsed.where[tag] or k
+    local counts = counting(parsed, k)
     if counts ~= k and not is_edited(edits, parsed.firsts[k] + 1) then
       local first = parsed.firsts[counts]
       add(edits, parsed.firsts[k] + 1, parsed.lasts[k], ffi_string(parsed.p + first, parsed.lasts[counts] - first))
