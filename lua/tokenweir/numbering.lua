@@ -17,6 +17,11 @@ local FORGET_MS = 60000
 
 local _M = {}
 
+--- What is said where there is none of `count` places left.
+function _M.full(count)
+  return "all " .. count .. " places are in use"
+end
+
 -- Places found before, by name. Another worker may have given one away since, so the region has the last word.
 local found = {}
 
@@ -86,7 +91,7 @@ local function insert(names, count, name, is_idle, clear)
   if not place then
     place = free_place(names, count, is_idle, now)
     if not place then
-      return nil, "all " .. count .. " places are in use"
+      return nil, _M.full(count)
     end
     local entry = names[place]
     entry.length = 0
@@ -99,7 +104,7 @@ local function insert(names, count, name, is_idle, clear)
   return place
 end
 
-local function place_of(names, count, name, is_idle, clear)
+local function place_of(names, count, name, is_idle, clear, only_known)
   if #name > NAME_BYTES then
     -- Model names may be longer; a digest in their place is as good a name here.
     name = name:sub(1, 200) .. _M.digest(name)
@@ -108,6 +113,8 @@ local function place_of(names, count, name, is_idle, clear)
   if place then
     names[place].seen = now_ms()
     return place
+  elseif only_known then
+    return nil, "it has none"
   end
   return region.guarded(insert, names, count, name, is_idle, clear)
 end
@@ -130,9 +137,10 @@ function _M.backend(id)
 end
 
 --- The place of a model, given out anew if it has none.
+-- @param only_known boolean, not to be given out anew
 -- @return number 0 .. max_models - 1; or nil, err
-function _M.model(name)
-  return place_of(region.map().model_name, region.MODELS, name, idle_model, clear_model)
+function _M.model(name, only_known)
+  return place_of(region.map().model_name, region.MODELS, name, idle_model, clear_model, only_known)
 end
 
 --- Keeps places from being given to others.

@@ -13,10 +13,11 @@ local fleet_builder = require "tokenweir.core.backend.fleet"
 local long_json = require "tokenweir.core.json.long"
 local numbering = require "tokenweir.numbering"
 local predictor = require "tokenweir.core.prediction.predictor"
+local region = require "tokenweir.region"
 
 local version_of = documents.version
 local NO_CONTROL = fleet_builder.NO_CONTROL
-local error, pairs, pcall = error, pairs, pcall
+local error, ipairs, pairs, pcall = error, ipairs, pairs, pcall
 local huge, max = math.huge, math.max
 
 local STALE_MS = contract.numbers.snapshot_stale_ms
@@ -31,6 +32,8 @@ local snapshot, first_seen, from_disk
 local refreshed_at, touched_at = 0, 0
 local applying = false      -- another turn of this worker is in the middle of it
 
+local placeless = 0         -- names of models that were left out the last time
+
 local known = {
   fleet = nil, settings = nil, stats = nil, histories = nil, predictor = nil, thresholds = nil, queue = nil,
   policy = "round_robin", shadow = nil,
@@ -38,21 +41,58 @@ local known = {
   fence = 0, sequence = 0, snapshot_age_ms = huge, stale = true, generation = 0,
 }
 
+local FULL = numbering.full(region.MODELS)
+
+-- Models beyond the places that there are can be asked for by nobody: an engine that lists hundreds (adapters) must not
+-- keep this gateway from following the fleet. Those that are configured get theirs first.
+local function give_places(fleet, settings)
+  local models, left_out = fleet.models, {}
+  local full, err = false
+  for _, model in ipairs(settings and settings.models or {}) do
+    local pool = models[model.name]
+    if pool and not pool.place then
+      pool.place = numbering.model(pool.name)
+    end
+  end
+  for _, pool in pairs(models) do
+    if not pool.place and not left_out[pool] then
+      -- Looking for a free place takes long; where one was not found there is none for the next either.
+      pool.place, err = numbering.model(pool.name, full)
+      full = full or err == FULL
+      if not pool.place and not full then
+        return nil, "model " .. pool.name .. ": " .. err
+      end
+      left_out[pool] = not pool.place or nil
+    end
+  end
+  if not full then
+    placeless = 0
+    return true
+  end
+  local count = 0
+  for name, pool in pairs(models) do
+    if left_out[pool] then
+      models[name] = nil
+      count = count + 1
+    end
+  end
+  if count ~= placeless then
+    placeless = count
+    ngx.log(ngx.ERR, "tokenweir: ", count, " models cannot be served: a gateway knows ", region.MODELS,
+      " at most; name those that are wanted in `models` of the backends that list so many")
+  end
+  return true
+end
+
 --- A fleet of a snapshot, with the places of its models in the shared region (`pool.place`).
 local function build_fleet(document, settings, pause)
   local fleet, err = fleet_builder.build(document, settings, numbering.backend, pause)
   if not fleet then
     return nil, err
   end
-  for _, pool in pairs(fleet.models) do
-    if not pool.place then
-      pool.place, err = numbering.model(pool.name)
-      if not pool.place then
-        return nil, "model " .. pool.name .. ": " .. err
-      end
-    end
-  end
-  return fleet
+  local ok
+  ok, err = give_places(fleet, settings)
+  return ok and fleet, err
 end
 
 -- The fleet of the last trial, which this worker applies next: { settings, document, fleet }.

@@ -171,3 +171,22 @@ def test_a_key_sees_and_uses_only_its_models(
     assert refused.status_code == 404
     assert "llama" not in refused.json()["error"]["message"].partition("Available")[2]
     assert len(upstream.received) == 1
+
+
+def test_models_that_are_too_many_are_left_out_and_the_others_are_served(
+    start_gateway: Start, start_upstream: Callable[..., Upstream]
+) -> None:
+    first, second = start_upstream("gpu-a"), start_upstream("gpu-b")
+    adapters = {f"adapter-{k}": f"adapter-{k}" for k in range(300)}
+    gateway = start_gateway([backend(first, models=adapters), backend(second)], workers=2)
+    for _ in range(4):
+        answer = gateway.post()
+        assert (answer.status_code, answer.headers["x-tokenweir-backend"]) == (200, "gpu-b")
+    listed = {model["id"] for model in gateway.get("/v1/models").json()["data"]}
+    assert "llama" in listed
+    assert len(listed) == 256
+    served = next(name for name in listed if name != "llama")
+    assert gateway.post(model=served).status_code == 200
+    assert gateway.post(model=(adapters.keys() - listed).pop()).status_code == 404
+    assert "44 models" not in gateway.error_log()
+    assert "45 models" in gateway.error_log()
