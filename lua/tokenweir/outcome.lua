@@ -18,6 +18,12 @@ local function unreadable(r, now)
   return now - (r.last_byte or r.arrived) < READS_MS and client.connected()
 end
 
+-- An engine may say in an answer of 200 that it failed.
+local function tells_error(r)
+  local told = r.sse or r.usage
+  return told and told.error
+end
+
 -- The answer had begun.
 local function of_answer(r, now)
   if r.late then
@@ -35,8 +41,10 @@ local function of_answer(r, now)
   local status = r.header
   if health.counts(status) then
     return "upstream_error", "status"
-  elseif status >= 500 or (r.sse and r.sse.error) then
+  elseif status >= 500 then
     return "upstream_error", health.refuses(status) and "refusal" or nil
+  elseif tells_error(r) then
+    return "upstream_error", "error"
   elseif status >= 400 then
     return "refused", health.refuses(status) and "refusal" or nil
   end
@@ -47,7 +55,8 @@ end
 local function of_none(r, status, now)
   if status == CLIENT_GONE then
     return "client_gone"
-  elseif r.unconnected then
+  elseif r.unconnected or r.tries == 0 then
+    -- No backend was asked: what went wrong is the gateway's own.
     return "refused"
   elseif r.refused then
     return r.refused == 429 and "refused" or "upstream_error"
@@ -76,7 +85,8 @@ function _M.conclude(r, status, now)
   end
   if sign == "success" then
     passive_health.success(r.place, now)
-  elseif sign == "refusal" then
+  elseif sign == "refusal" or sign == "error" then
+    -- A request may be the cause, so that alone ejects nobody; but a backend that only errs must not look empty.
     passive_health.refusal(r.place, now)
     if r.probe then
       passive_health.abandon(r.place, now)

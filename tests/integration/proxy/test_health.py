@@ -15,6 +15,8 @@ from tests.integration.upstream import Answer, Upstream, event, held
 
 Start = Callable[..., Gateway]
 Pair = tuple[Gateway, Upstream, Upstream]
+UNBOUND = {"sessions": {"affinity": False}}
+"""Each request is placed by itself."""
 
 
 @pytest.fixture
@@ -70,13 +72,33 @@ def test_a_backend_that_refuses_fast_does_not_attract_traffic(
 ) -> None:
     upstreams = [start_upstream(name) for name in ("gpu-a", "gpu-b", "gpu-c")]
     bad, *good = upstreams
-    gateway = start_gateway([backend(upstream) for upstream in upstreams], workers=1)
+    gateway = start_gateway([backend(upstream) for upstream in upstreams], UNBOUND, workers=1)
     bad.answer = Answer(status=status)
     for upstream in good:
         upstream.answer = Answer(delay=0.05)
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(lambda _: gateway.post(), range(120)))
-    assert len(bad.received) < 40, "no more than its fair share"
+    assert 0 < len(bad.received) < 40, "no more than its fair share"
+    assert gateway.metric("tokenweir_backend_ejected") == 0
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_backend_that_fails_fast_in_answers_of_200_does_not_attract_traffic(
+    start_gateway: Start, start_upstream: Callable[..., Upstream], stream: bool
+) -> None:
+    upstreams = [start_upstream(name) for name in ("gpu-a", "gpu-b", "gpu-c")]
+    bad, *good = upstreams
+    gateway = start_gateway([backend(upstream) for upstream in upstreams], UNBOUND, workers=1)
+    error = b'{"error":{"message":"no","code":500}}'
+    bad.answer = Answer(events=[b"data: " + error + b"\n\n"]) if stream else Answer(body=error)
+    for upstream in good:
+        upstream.answer = Answer(delay=0.05)
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda _: gateway.post(stream=stream), range(120)))
+    assert 0 < len(bad.received) < 40, "no more than its fair share"
+    records = gateway.completions(120)
+    assert {record["outcome"] for record in records if record["backend"] == "gpu-a"} == {"upstream_error"}
+    assert {record["outcome"] for record in records if record["backend"] != "gpu-a"} == {"ok"}
     assert gateway.metric("tokenweir_backend_ejected") == 0
 
 

@@ -64,6 +64,25 @@ def test_no_file_of_a_body_is_left(small_memory: Gateway) -> None:
     wait_until(lambda: not any(path.is_file() for path in temp.rglob("*")), what="an empty folder")
 
 
+def test_a_changed_body_that_cannot_be_written_is_no_backend_s_fault(
+    start_gateway: Start, upstream: Upstream
+) -> None:
+    gateway = start_gateway([backend(upstream, models={"llama": "meta/llama"})], limits=LIMITS, workers=1)
+    (worker,) = gateway.workers()
+    for k in range(1, 9):
+        # as it is where the disk is full: the new file cannot be made
+        (gateway.folder / "temp/body" / f"{k:010}.{worker}.{k}").mkdir()
+    for _ in range(8):
+        answer = gateway.post(body=chat(200_000))
+        assert answer.status_code == 500
+        assert answer.json()["error"]["code"] == "internal_error"
+    assert gateway.post().status_code == 200
+    gateway.settle()
+    assert gateway.metric("tokenweir_ejections_total") == 0
+    records = gateway.completions(9)
+    assert [record["outcome"] for record in records] == ["refused"] * 8 + ["ok"]
+
+
 def test_clients_that_leave_while_their_body_is_changed_leave_no_file(
     start_gateway: Start, upstream: Upstream
 ) -> None:
