@@ -53,9 +53,10 @@ local function own_page(r, status)
   r.error_page = body
 end
 
--- Only answers of a kind that is understood are looked into.
+-- Only answers of a kind that is understood are looked into; where a key's use is limited, what others tell of it too
+-- (`/v1/messages`, `/v1/rerank`).
 local function listen(r)
-  if r.kind == "other" then
+  if r.kind == "other" and not r.limited then
     return
   end
   if r.stream and find(ngx.header["Content-Type"] or "", "text/event-stream", 1, true) then

@@ -80,6 +80,15 @@ local function finish_early(r)
   end
 end
 
+-- Tokens that count against the limit of the request's key. A client that leaves before its answer begins has had the
+-- engine work all the same, for nobody knows how long: what it was reckoned to need stays counted.
+local function charge(r, outcome, prompt, output)
+  if r.header then
+    return (prompt or r.prompt) + (output or 0)
+  end
+  return outcome == "client_gone" and upstream_log.sent() > 0 and r.limited.charged or 0
+end
+
 local function served(r, status, now)
   if r.fallback then
     metrics.add("degraded", 1, r.model, "fallback-model")
@@ -94,7 +103,7 @@ local function served(r, status, now)
   end
   local output, _, prompt, cached = completion.tokens(r)
   if r.limited then
-    limits.settle(r, r.header and (prompt or r.prompt) + (output or 0) or 0)
+    limits.settle(r, charge(r, outcome, prompt, output))
   end
   if r.usage and r.usage.id then
     affinity.made(r, r.usage.id, now)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.proxy.gateway import Gateway, backend, sha256
 from tests.integration.servers import RedisServer, wait_until, well_within_a_minute
-from tests.integration.upstream import Answer, Upstream
+from tests.integration.upstream import Answer, Upstream, held
 
 Start = Callable[..., Gateway]
 
@@ -187,6 +187,43 @@ def test_a_request_reckoned_above_the_limit_is_let_in_alone_and_counted_as_it_wa
     refused = gateway.post(headers=bearer(), max_tokens=4000)
     assert refused.status_code == 429
     assert 1 <= int(refused.headers["retry-after"]) <= 60
+
+
+def test_a_client_that_leaves_before_its_answer_has_used_what_it_was_reckoned_to(
+    start_gateway: Start, upstream: Upstream
+) -> None:
+    gateway = start_gateway([backend(upstream)], {"keys": [key(tokens_per_minute=1000)]}, workers=1)
+    well_within_a_minute()
+    upstream.answer = Answer(permits=held())
+    connection = gateway.open(headers=bearer(), max_tokens=400)
+    wait_until(lambda: len(upstream.received) == 1, what="the request")
+    connection.close()
+    (record,) = gateway.completions()
+    assert record["outcome"] == "client_gone"
+    upstream.answer = Answer()
+    left = int(gateway.post(headers=bearer(), max_tokens=1).headers["x-ratelimit-remaining-tokens"])
+    assert left <= 1000 - record["mean"] < 1000
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_an_answer_of_another_path_tells_of_its_tokens_counts(
+    start_gateway: Start, upstream: Upstream, stream: bool
+) -> None:
+    gateway = start_gateway([backend(upstream)], {"keys": [key(tokens_per_minute=1000)]}, workers=1)
+    well_within_a_minute()
+    began = b'{"type":"message_start","message":{"usage":{"input_tokens":300,"output_tokens":1}}}'
+    ended = b'{"type":"message_delta","delta":{},"usage":{"output_tokens":200}}'
+    upstream.answer = (
+        Answer(events=[b"event: message_start\ndata: " + began + b"\n\n", b"data: " + ended + b"\n\n"])
+        if stream
+        else Answer(body=b'{"type":"message","usage":{"input_tokens":300,"output_tokens":200}}')
+    )
+    members = {"model": "llama", "stream": stream, "messages": [], "max_tokens": 400}
+    body = json.dumps(members).encode()
+    assert gateway.post("/v1/messages", body, bearer()).status_code == 200
+    gateway.completions()
+    left = int(gateway.post("/v1/messages", body, bearer()).headers["x-ratelimit-remaining-tokens"])
+    assert left <= 500
 
 
 def test_what_a_key_used_at_another_gateway_counts(

@@ -1,7 +1,8 @@
 --- What one JSON object of an engine's answer says: an event of a stream, or a whole answer that is not streamed.
 --
 -- Read in one pass, by the names of OpenAI's chat completions, completions and responses, with what vLLM, SGLang and
--- llama.cpp add. An object carries output when one of these is a string that is not empty:
+-- llama.cpp add, and the usage of Anthropic's messages. An object carries output when one of these is a string that is
+-- not empty:
 --
 --   * `choices[].delta.` (or `message.`) `content`, `reasoning_content`, `reasoning`, `refusal`
 --   * `choices[].delta.tool_calls[].function.` `name` or `arguments`, and the same under `function_call`
@@ -73,6 +74,8 @@ local ROOT = object {
   usage = usage, timings = timings, error = failure,
   type = text(KIND), object = text(OBJECT), delta = output,
   response = response,
+  -- Anthropic's streams tell the prompt's tokens as they begin.
+  message = object { usage = usage },
   -- An answer of the responses API that is not streamed is itself such an object.
   status = text(STATUS), incomplete_details = incomplete, id = text(ID),
 }
