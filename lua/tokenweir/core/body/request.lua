@@ -21,7 +21,7 @@ local shape = require "tokenweir.core.body.request_shape"
 local turns = require "tokenweir.core.body.turns"
 
 local bxor = require("bit").bxor
-local format, lower = string.format, string.lower
+local find, format, gsub, lower = string.find, string.format, string.gsub, string.lower
 local cast, ffi_new, ffi_fill = ffi.cast, ffi.new, ffi.fill
 local ipairs = ipairs
 local pointer = ffi.typeof("const uint8_t *")
@@ -40,6 +40,16 @@ local _M = {}
 --- Top-level members of one body; engines know about 60.
 _M.MAX_MEMBERS = 512
 local MAX_MEMBERS = _M.MAX_MEMBERS
+
+-- What Go's parser takes for a name written in small letters: other cases of them, and two signs of Unicode whose small
+-- letters are ASCII's (long s, Kelvin).
+local function folded(name)
+  local small = lower(name)
+  if find(small, "[\197\226]") then
+    small = gsub(gsub(small, "\197\191", "s"), "\226\132\170", "k")
+  end
+  return small
+end
 
 local on = {}
 
@@ -65,8 +75,8 @@ function on.member(out, at, _, name, first)
   out.names[k], out.tags[k], out.firsts[k] = name, tag, first
   if tag == 0 then
     -- Go's parser, and so Ollama, takes a name in any case for the one that it knows; no other does.
-    local folded = lower(name)
-    if folded ~= name and (TAGS[folded] or LAST_STRICT + 1) <= LAST_STRICT then
+    local meant = folded(name)
+    if meant ~= name and (TAGS[meant] or LAST_STRICT + 1) <= LAST_STRICT then
       out.disguised = name
     end
   elseif tag <= SLOTS then
@@ -173,8 +183,9 @@ function _M.parse_bytes(kind, p, size, out)
   elseif out.members > MAX_MEMBERS then
     return nil, "too_many_members", format("The body has more than %d members.", MAX_MEMBERS)
   elseif out.disguised then
-    return nil, "invalid_member", format("'%.64s' differs from '%s' in case only; write '%s'.",
-      out.disguised, lower(out.disguised), lower(out.disguised)), lower(out.disguised)
+    local meant = folded(out.disguised)
+    return nil, "invalid_member", format("'%.64s' differs from '%s' in case only; write '%s'.", out.disguised, meant,
+      meant), meant
   elseif not parameters.read(out, p) then
     return nil, out.error_code, out.error_message, out.error_param
   end

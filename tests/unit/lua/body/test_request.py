@@ -266,6 +266,13 @@ def test_malformed_json_is_refused_with_its_offset(parser: Parser, body: bytes, 
             "invalid_member",
             "'Model' differs from 'model' in case only; write 'model'.",
         ),
+        (
+            "chat",
+            {"max_to\N{KELVIN SIGN}en\N{LATIN SMALL LETTER LONG S}": 5},
+            "invalid_member",
+            "'max_to\N{KELVIN SIGN}en\N{LATIN SMALL LETTER LONG S}' differs from 'max_tokens' in case only; "
+            "write 'max_tokens'.",
+        ),
     ],
 )
 def test_a_wrong_parameter_is_refused_by_name(
