@@ -107,9 +107,9 @@ local function shorten(r, known)
   end
 end
 
--- Chooses a backend, or waits for one.
+-- Chooses a backend, or waits for room. Nobody comes to wait for a backend that is not there.
 local function choose(r, known, now)
-  if waiting.somebody(r.pool, now) then
+  if waiting.somebody(r.pool, now) and pick.reachable(known, r, now) then
     return waiting.wait(r, known, now, "full")
   end
   local index, reason, retry_at = pick.pick(known, r, now, waiting.held(r.pool, now))

@@ -160,6 +160,15 @@ function _M.soonest(known, r, now, before)
   return index and fleet.slot[index]
 end
 
+--- Whether some backend could take a request, were there room for it.
+function _M.reachable(known, r, now)
+  prepare_query(known, now)
+  affinity.locate(known, r, now)
+  prepare_request(r)
+  query.apart, query.role, query.precision = nil, nil, r.precision
+  return filter(known.fleet, r.pool, query, candidates) > 0
+end
+
 --- Tokens that the backends of a request's model release in a ms, as far as the fleet's figures tell.
 function _M.release_rate(known, r, now)
   local fleet, pool = known.fleet, r.pool

@@ -12,12 +12,17 @@ local region = require "tokenweir.region"
 local state = require "tokenweir.state"
 
 local pick_for, release_rate, soonest, take = pick.pick, pick.release_rate, pick.soonest, pick.take
+local reachable = pick.reachable
 local held, tide_of = queue_lines.held, region.tide
 local max = math.max
 local now_ms = clock.ms
 
 local MEASURE_MS = 100
 local SWEEP_MS = 100
+local SEEK_MS = 100
+--- Who waits stays for as long as an ejection lasts at first, and so much longer, though no backend can be reached: one
+-- of those who wait is what is tried when it is over.
+local PATIENCE_MS = 3000
 --- A backend is held for as long as its first waiter is tried again and again, and this much longer.
 local HELD_MS = 50
 
@@ -28,13 +33,14 @@ local by_place, entries, count = {}, {}, 0
 local waiting = 0
 local swept_at = 0
 
--- What `try` and `hold` work with, while one look lasts, and `guess`.
+-- What `try` and `hold` work with, while one look lasts, and `guess`; what `seek_for` has found.
 local known_now, now_now, guess_for
+local anybody
 
 local function entry_of(place)
   local entry = by_place[place]
   if not entry then
-    entry = { q = core.new(), place = place, generation = -1, others = {}, measured_at = 0 }
+    entry = { q = core.new(), place = place, generation = -1, others = {}, measured_at = 0, sought_at = 0 }
     by_place[place] = entry
     count = count + 1
     entries[count] = entry
@@ -105,6 +111,39 @@ local function serve(entry, now)
   end
 end
 
+-- Sees whether a waiter has a backend to wait for. Those that any backend may serve share one answer.
+local function seek_for(w)
+  local r = w.record
+  local found
+  r.pool = known_now.fleet.models[r.model] or r.pool
+  if r.precision or r.pin then
+    found = reachable(known_now, r, now_now)
+  else
+    if anybody == nil then
+      anybody = reachable(known_now, r, now_now)
+    end
+    found = anybody
+  end
+  if found then
+    w.gone_at = nil
+    return
+  end
+  w.gone_at, w.reason = w.gone_at or now_now, "down"
+  if _M.waits_in_vain(w, known_now, now_now) then
+    r.semaphore:post(1)
+  end
+end
+
+local function seek(entry, now)
+  entry.sought_at, anybody = now, nil
+  core.each(entry.q, seek_for)
+end
+
+--- Whether none of the backends that may serve a waiter has been there for as long as it stays for them.
+function _M.waits_in_vain(w, known, now)
+  return w.gone_at ~= nil and now - w.gone_at > known.settings.health.eject_ms + PATIENCE_MS
+end
+
 --- Serves whom there is a place for, of this worker's waiters of all models.
 function _M.look(now)
   if waiting == 0 then
@@ -123,6 +162,9 @@ function _M.look(now)
       if now - entry.measured_at >= MEASURE_MS then
         entry.measured_at = now
         core.measure(entry.q, now)
+      end
+      if now - entry.sought_at >= SEEK_MS then
+        seek(entry, now)
       end
     end
   end

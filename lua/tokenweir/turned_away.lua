@@ -45,18 +45,19 @@ local function members(why, told)
 end
 
 --- Ends the request.
--- @param why string: a key of MESSAGES or OF_DEADLINE
+-- @param why string: a key of MESSAGES or OF_DEADLINE, or "no_capacity" where there is no backend to wait for
 -- @param told what `expectation` returned
 function _M.send(r, why, told)
   queue_metrics.turned_away(r, why)
   local seconds = max(1, told.ms and told.ms / 1000 or RETRY_AFTER_S)
+  if told.reason ~= "full" and why ~= "deadline_exceeded" then
+    return errors.send(503, "no_capacity", "No backend of model '" .. errors.echo(r.model) .. "' can be reached now.",
+      nil, seconds, members("no_capacity", told))
+  end
   local text = OF_DEADLINE[why] and format(OF_DEADLINE[why], deadline.describe(r), told.position, told.waiting)
     or format(MESSAGES[why], told.position, told.waiting)
   if why == "deadline_exceeded" then
     return errors.send(504, "deadline_exceeded", text, nil, nil, members(why, told))
-  elseif told.reason ~= "full" then
-    return errors.send(503, "no_capacity", "No backend of model '" .. errors.echo(r.model) .. "' can be reached now.",
-      nil, seconds, members("no_capacity", told))
   end
   return errors.send(429, "overloaded", text .. " Try again later.", nil, seconds, members(why, told))
 end

@@ -218,6 +218,8 @@ function _M.wait(r, known, now, reason)
     if not w.granted and w.priority == "low" and breaker.drops(r, state.current(now)) then
       leave(w)
       return breaker.drop(r)
+    elseif not w.granted and queues.waits_in_vain(w, state.current(now), now) then
+      return give_up(w, r, "no_capacity", now)
     end
   end
   r.waiter = nil

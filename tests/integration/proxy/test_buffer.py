@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.integration.proxy.gateway import Gateway, backend, sha256
-from tests.integration.servers import wait_until
+from tests.integration.servers import PATIENCE, wait_until
 from tests.integration.upstream import Answer, Received, Upstream, held
 
 Start = Callable[..., Gateway]
@@ -216,6 +216,44 @@ def test_503_where_no_backend_can_be_reached_any_more(start_gateway: Start, upst
     assert answer.json()["error"]["code"] == "no_capacity"
     assert int(answer.headers["retry-after"]) >= 1
     line.served()
+
+
+HOUR = 3_600_000
+
+
+def test_who_waits_for_a_backend_that_is_gone_is_told_so_long_before_its_wait_is_over(
+    start_gateway: Start, upstream: Upstream
+) -> None:
+    gateway = start_gateway(settings={"health": {"eject_ms": 100}})
+    gateway.publish(backend(upstream, concurrency=1), queue={"max_wait_ms": HOUR})
+    line = Line(gateway, upstream)
+    with ThreadPoolExecutor(3) as pool:
+        waiting = [pool.submit(gateway.post) for _ in range(3)]
+        wait_until(lambda: line.depth() == 3, what="three waiters")
+        gateway.publish(backend(upstream, concurrency=1, state="down"), queue={"max_wait_ms": HOUR})
+        answers = [one.result(PATIENCE) for one in waiting]
+    for answer in answers:
+        assert answer.status_code == 503
+        assert answer.json()["error"]["code"] == answer.json()["error"]["reason"] == "no_capacity"
+        assert int(answer.headers["retry-after"]) >= 1
+    line.served()
+
+
+def test_nobody_comes_to_wait_for_a_backend_that_is_gone(start_gateway: Start, upstream: Upstream) -> None:
+    gateway = start_gateway([backend(upstream, concurrency=1)], {"health": {"eject_ms": 600_000}})
+    line = Line(gateway, upstream)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(gateway.post, user="second")
+        wait_until(lambda: line.depth() == 1, what="a waiter")
+        gateway.publish(backend(upstream, concurrency=1, state="down"), queue={"max_wait_ms": HOUR})
+        answer = gateway.post(user="third")
+        assert answer.status_code == 503
+        assert answer.json()["error"]["code"] == "no_capacity"
+        assert line.depth() == 1
+        gateway.publish(backend(upstream, concurrency=1))
+        line.permits.release(2)
+        assert waiting.result(PATIENCE).status_code == 200, "who waited was not sent away in a moment"
+    assert line.served() == ["second"]
 
 
 def test_a_killed_worker_takes_no_other_s_waiters_with_it(start_gateway: Start, upstream: Upstream) -> None:
