@@ -23,10 +23,13 @@ local state = require "tokenweir.state"
 local targets = require "tokenweir.targets"
 
 local now_ms = clock.ms
-local every = ngx.timer.every
+local every, exiting, sleep = ngx.timer.every, ngx.worker.exiting, ngx.sleep
 local max = math.max
+local ipairs, pcall = ipairs, pcall
 
 local SWEEP_MS, WATCH_MS, ADVANCE_MS, FLUSH_MS, KEYS_MS = 250, 250, 250, 1000, 500
+--- How often it is seen whether timers still run, and when they are taken not to.
+local LOOK_S, SILENT_MS = 0.25, 500
 --- Half of the 200 ms within which a gateway knows of a move is for slow machines.
 local MOVES_S = 0.04
 --- Memory of some large bodies at once.
@@ -38,6 +41,7 @@ local BODY_LIFE_S = 2 * 3600
 local _M = {}
 
 local due = { sweep = 0, watch = 0, advance = 0, flush = 0, keys = 0 }
+local turned_at = 0             -- when a timer last had its turn
 
 local function is_due(what, now, interval)
   if now < due[what] then
@@ -76,6 +80,7 @@ function _M.housekeep(now, pause)
 end
 
 local function poll(premature)
+  turned_at = now_ms()
   if premature then
     return poller.yield()
   end
@@ -92,7 +97,7 @@ end
 
 -- Lets requests have their turn.
 local function pause()
-  ngx.sleep(0.001)
+  sleep(0.001)
 end
 
 local function read_moves(premature)
@@ -113,6 +118,23 @@ local function send_events(premature)
   sessions.hand_over()
   bookkeeping.work_off()
   events.flush(now_ms(), premature)
+end
+
+-- nginx gives each turn of a timer a connection; a worker whose clients have taken all of them has none for that, and
+-- would give up its lease. This one has had its own from the beginning, and stands in meanwhile. What it needs of Redis
+-- is a connection that the turns before have left open.
+local function stand_in(premature, turns)
+  while not premature and not exiting() do
+    sleep(LOOK_S)
+    if now_ms() - turned_at > SILENT_MS then
+      for _, turn in ipairs(turns) do
+        local ok, err = pcall(turn, false)
+        if not ok then
+          ngx.log(ngx.ERR, "tokenweir: a turn that stood in for a timer failed to run: ", err)
+        end
+      end
+    end
+  end
 end
 
 --- In init_worker_by_lua.
@@ -138,6 +160,7 @@ function _M.start()
       ngx.log(ngx.EMERG, "tokenweir: a timer could not be started: ", problem)
     end
   end
+  ngx.timer.at(0, stand_in, { poll, keep_house, send_events, read_moves })
 end
 
 --- In exit_worker_by_lua.

@@ -6,10 +6,11 @@ import contextlib
 import http.client
 import json
 import socket
+import time
 from collections.abc import Callable
 
 from tests.integration.proxy.gateway import Gateway, backend
-from tests.integration.servers import wait_until
+from tests.integration.servers import PATIENCE, wait_until
 from tests.integration.upstream import Answer, Upstream, held
 
 Start = Callable[..., Gateway]
@@ -57,3 +58,37 @@ def test_a_request_that_finds_no_connection_is_told_so_and_blames_no_backend(
     gateway.settle()
     assert gateway.metric("tokenweir_ejections_total") == 0
     assert "refused" in {record["outcome"] for record in gateway.completions(2)}
+
+
+def test_a_worker_without_any_connection_left_keeps_its_lease(
+    start_gateway: Start, upstream: Upstream
+) -> None:
+    gateway = start_gateway([backend(upstream)], workers=1, limits={"connections": 64})
+    permits = held()
+    upstream.answer = Answer(tokens=2, permits=permits)
+    stream = gateway.open(stream=True)
+    wait_until(lambda: "gpu-a" in gateway.lease()["backends"], what="the stream in the lease")
+
+    def refusals() -> int:
+        return gateway.error_log().count("worker_connections are not enough")
+
+    with contextlib.ExitStack() as stack:
+
+        def exhaust() -> None:
+            before = refusals()
+            while refusals() == before:
+                with contextlib.suppress(OSError):
+                    stack.enter_context(begun(gateway))
+
+        exhaust()
+        since = gateway.lease()["time_ms"]
+        until = time.monotonic() + PATIENCE
+        while gateway.lease()["time_ms"] < since + 4000:
+            # heads that do not end are given up after 10 s
+            exhaust()
+            assert time.monotonic() < until, "the lease is not renewed"
+        assert gateway.lease()["backends"]["gpu-a"]["n"] == 1
+    permits.release(10)
+    assert stream.getresponse().status == 200
+    stream.close()
+    gateway.settle()
