@@ -161,21 +161,31 @@ local function list_live()
   end
 end
 
---- Takes a slot for this worker; in init_worker.
--- A worker that finds no free slot counts in memory of its own: it serves, but others do not see its load.
--- @param pid number
--- @return number the slot; or nil, err
-function _M.claim(pid)
+-- Locks a slot that nobody has, cleared.
+local function free_slot()
   for index = 0, SLOTS - 1 do
     if posix.try_lock(fd, index) then
       clear_guarded(index)
-      own, own_slot = map.slot[index], index
-      own.pid, own.claimed_at = pid, now_ms()
-      flags[index] = 1
       return index
     end
   end
+end
+
+--- Takes a slot for this worker; in init_worker.
+-- A worker that finds no free slot, as after many reloads within the time that streams may take to finish, counts in
+-- memory of its own until `sweep` finds one: it serves, but others do not see its load.
+-- @param pid number
+-- @return number the slot; or nil, err
+function _M.claim(pid)
+  local index = free_slot()
+  if index then
+    own, own_slot = map.slot[index], index
+    own.pid, own.claimed_at = pid, now_ms()
+    flags[index] = 1
+    return index
+  end
   own, own_slot = ffi.new("tw_slot"), -1
+  own.pid, own.claimed_at = pid, now_ms()
   list_live()
   return nil, "all " .. SLOTS .. " slots of the shared region are taken by running workers"
 end
@@ -189,9 +199,22 @@ function _M.release()
   end
 end
 
+-- Moves what this worker counts by itself into a slot, where one is free by now.
+local function move_in()
+  local index = free_slot()
+  if index then
+    ffi.copy(map.slot[index], own, ffi.sizeof("tw_slot"))
+    own, own_slot = map.slot[index], index
+    flags[index] = 1
+  end
+end
+
 --- Clears the rows of workers that died.
 -- @return number how many there were
 function _M.sweep()
+  if own_slot == -1 then
+    move_in()
+  end
   local count = 0
   for index = 0, SLOTS - 1 do
     if flags[index] ~= 0 and index ~= own_slot and posix.try_lock(fd, index) then

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,14 +16,27 @@ from tokenweir.luavm import new_runtime
 
 
 @pytest.fixture
-def region() -> Iterator[Any]:
+def runtime() -> Any:
+    """Lua."""
+    return new_runtime()
+
+
+@pytest.fixture
+def region(runtime: Any) -> Iterator[Any]:
     """A region whose worker is this process."""
-    made = new_runtime().require(b"tokenweir.region")
+    made = runtime.require(b"tokenweir.region")
     made = made[0] if isinstance(made, tuple) else made
     made.open(b"/tmp")
     made.claim(os.getpid())
     yield made
     made.release()
+
+
+def pids(runtime: Any, region: Any) -> list[int]:
+    """Who has the slots, as all workers see it."""
+    pid = runtime.eval(b"function(map, k) return map.slot[k].pid end")
+    found = (int(pid(region.map(), k)) for k in range(int(region.SLOTS)))
+    return [process for process in found if process]
 
 
 def tide(region: Any) -> float:
@@ -51,3 +67,34 @@ def test_one_that_died_in_the_middle_of_a_release_counts_as_done_with_it(region:
     region.gives_back()
     region.release()
     assert tide(region) == before + 2
+
+
+def test_a_worker_that_found_every_slot_taken_moves_into_the_first_that_is_free(
+    runtime: Any, region: Any
+) -> None:
+    region.release()
+    (file,) = {
+        int(entry.name)
+        for entry in Path("/proc/self/fd").iterdir()
+        if entry.is_symlink() and "tokenweir-region" in str(entry.readlink())
+    }
+    take_all = (
+        f"import fcntl; fcntl.lockf({file}, fcntl.LOCK_EX, {int(region.SLOTS)}); print(flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", take_all], stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[file]
+    ) as others:
+        assert others.stdout
+        others.stdout.readline()
+        slot, problem = region.claim(os.getpid())
+        assert slot is None
+        assert b"slots" in problem
+        region.arrive(0)
+        region.sweep()
+        assert pids(runtime, region) == []
+        others.communicate(b"\n")
+    region.sweep()
+    assert pids(runtime, region) == [os.getpid()]
+    region.arrive(0)
+    assert region.arrivals(0) == 2
+    assert region.live()[2] == 1
