@@ -52,9 +52,9 @@ local function waiter_of(r)
   }
 end
 
--- Hands the pilot's part over when it goes.
+-- Hands the pilot's part over when it goes, or when one goes that was woken to take it.
 local function step_down(w)
-  if pilot ~= w then
+  if pilot and pilot ~= w then
     return
   end
   pilot = nil
