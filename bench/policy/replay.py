@@ -12,7 +12,7 @@ from bench.policy.policies import ALL
 from bench.policy.scenarios import COARSE_FROM, COARSE_MS
 from bench.policy.server import Server, ServerSpec
 from bench.policy.simulation import Simulation
-from bench.policy.traces import Asked
+from bench.policy.traces import MOONCAKE_BLOCK, Asked
 
 SHOWN: Final = (
     "nginx_round_robin",
@@ -49,12 +49,18 @@ class Replay:
         longest = min(spec.kv_tokens for spec in self.specs)
         return [request for request in self.asked if request.prompt + request.output <= longest]
 
+    def _specs(self) -> Sequence[ServerSpec]:
+        """The servers; where the log tells what blocks of prompts hold, their caches go by these blocks."""
+        if any(request.hashes for request in self.asked):
+            return [spec.but(hash_tokens=MOONCAKE_BLOCK) for spec in self.specs]
+        return self.specs
+
     def run(self, policy: str, progress: Callable[[int], None] | None = None) -> dict[str, Any]:
         """The figures under one policy; `progress` hears of the requests that have ended."""
         fitting = self._fitting()
         rate = (self.rate or self.as_logged) * len(fitting) / len(self.asked)
         jobs = workload.from_requests([("log", request) for request in fitting], rate, self.seed)
-        servers = [Server(spec) for spec in self.specs]
+        servers = [Server(spec) for spec in self._specs()]
         row = ALL[policy]
         row.prepare(jobs, self.seed)
         step = COARSE_MS if len(servers) >= COARSE_FROM else 0.0

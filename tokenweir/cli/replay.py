@@ -24,7 +24,10 @@ def _fail(text: object) -> typer.Exit:
 
 def replay(  # noqa: PLR0917  (each is an option)
     trace: Annotated[
-        Path, typer.Argument(help="CSV or JSONL (.gz too): a time, prompt tokens and output tokens a row.")
+        Path,
+        typer.Argument(
+            help="CSV or JSON lines (.gz too): a time, prompt and output tokens a row; or the access log."
+        ),
     ],
     servers: Annotated[int, typer.Option(min=1, max=2000, help="Number of equal servers.")] = 8,
     gpu: Annotated[str, typer.Option(help="Kind of GPU.")] = "A100-80G",
@@ -66,7 +69,8 @@ def replay(  # noqa: PLR0917  (each is an option)
         raise _fail(f"--kind: one of {', '.join(Exhaustion)} is wanted, got {kind!r}")
     spec = ServerSpec(gpu=gpu, model=model, precision=precision, capacity=capacity, kind=Exhaustion(kind))
     try:
-        asked = user_log.read(trace)
+        log = user_log.read(trace)
+        asked = log.asked
         run = simulator.Replay(asked, [spec] * servers, rate, seed, Objectives())
         held, left_out = spec.kv_tokens, run.left_out
     except facts.DoesNotFitError as error:
@@ -75,7 +79,7 @@ def replay(  # noqa: PLR0917  (each is an option)
         raise _fail(error) from None
     except OSError as error:
         raise _fail(
-            f"{trace}: {error.strerror}; a CSV or JSONL file is wanted, see docs/simulator.md"
+            f"{trace}: {error.strerror}; a CSV or JSON lines file is wanted, see docs/simulator.md"
         ) from None
     if left_out == len(asked):
         raise _fail(f"no request of {trace} fits a server of {held:,} KV tokens")
@@ -89,6 +93,10 @@ def replay(  # noqa: PLR0917  (each is an option)
     fleet = f"{servers} x {gpu}, {model}, {held:,} KV tokens"
     title = f"{len(asked):,} requests at {rate or run.as_logged:.2f}/s on {fleet}"
     table.show(title, rows, console, own="predictive")
+    if log.without_lengths:
+        console.print(
+            f"{log.without_lengths:,} lines tell no lengths (refused, failed, no text) and were left out"
+        )
     if left_out:
         console.print(f"{left_out:,} requests are longer than a server's memory and were left out")
     console.print("good: first token within 1 s + prompt / 4,000 tokens a second, then 80 ms a token at most")

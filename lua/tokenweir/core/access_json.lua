@@ -26,6 +26,7 @@ function _M.write(to, r, id, id_size, outcome, output, prompt)
     ',"key":', r.key and r.key.json or '""', ',"backend":"', r.backend or "", '","outcome":"', outcome,
     '","predicted":', r.mean and whole(ceil(r.mean * r.n)) or "null",
     ',"output":', output and whole(output) or "null", ',"prompt":', prompt and whole(prompt) or "null",
+    ',"prompt_estimate":', r.prompt and whole(r.prompt) or "null",
     ',"wait_ms":', r.wait_ms and whole(r.wait_ms) or "null",
     ',"ttft_ms":', first and whole(first - r.arrived) or "null", ',"tries":', int(r.tries or 0), ',"id":"')
   to:putcdata(id, id_size)

@@ -19,6 +19,9 @@ line_of: Any = lua.execute(b"""
 """)
 
 
+FIGURES = ("predicted", "output", "prompt", "prompt_estimate", "wait_ms", "ttft_ms")
+
+
 def _read(record: dict[bytes, Any], outcome: bytes, *figures: int | None) -> dict[str, Any]:
     members = line_of(lua.table_from(record), b"request-1", outcome, *figures)
     read: dict[str, Any] = json.loads(b"{" + members + b"}")
@@ -32,6 +35,7 @@ def test_a_served_request_is_told_with_its_figures() -> None:
         b"key": lua.table_from({b"json": b'"team"'}),
         b"backend": b"gpu-a",
         b"mean": 99.2,
+        b"prompt": 470.5,
         b"n": 2,
         b"arrived": 1000.5,
         b"first_byte": 1020.9,
@@ -47,6 +51,7 @@ def test_a_served_request_is_told_with_its_figures() -> None:
         "predicted": 199,
         "output": 40,
         "prompt": 500,
+        "prompt_estimate": 470,
         "wait_ms": 3,
         "ttft_ms": 20,
         "tries": 1,
@@ -58,7 +63,7 @@ def test_a_request_that_was_refused_before_it_was_read_has_no_figures() -> None:
     told = _read({}, b"")
     assert told["id"] == "request-1"
     assert (told["kind"], told["model"], told["key"], told["backend"], told["outcome"]) == ("",) * 5
-    assert [told[name] for name in ("predicted", "output", "prompt", "wait_ms", "ttft_ms")] == [None] * 5
+    assert [told[name] for name in FIGURES] == [None] * 6
     assert told["tries"] == 0
 
 

@@ -55,7 +55,7 @@ def test_it_shows_what_each_policy_would_have_given(log: Path) -> None:
 def test_a_log_that_is_not_there_and_a_model_that_does_not_fit_are_told_with_what_to_do(log: Path) -> None:
     missing = CliRunner().invoke(app, ["replay", "nowhere.csv"])
     assert missing.exit_code == 1
-    assert "nowhere.csv: No such file or directory; a CSV or JSONL file is wanted" in missing.output
+    assert "nowhere.csv: No such file or directory; a CSV or JSON lines file is wanted" in missing.output
     large = CliRunner().invoke(app, ["replay", str(log), "--gpu", "T4"])
     assert large.exit_code == 1
     assert "--precision" in large.output
