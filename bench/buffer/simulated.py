@@ -58,15 +58,16 @@ class Witness(Tokenweir):
         limit = json.loads(self._asked[job.number].body)["max_tokens"]
         self._lua_request(job.number, job.prompt, -1, -1, -1, -1, None, None, limit)
 
-    def enter(self, job: Job, now: float) -> None:
-        """It joins the queue in the class that it asks for."""
-        self._jobs[job.number], self._arrivals[job.number] = job, now
-        priority = self._asked[job.number].priority.encode()
-        hopeless, ms = self._gateway.enter(job.number, job.key.encode(), now, self.MOST_WAIT_MS, priority)
-        if hopeless:
-            self._hopeless.append(job)
-        elif job.number not in self.told:
-            self.told[job.number] = ms
+    def priority(self, job: Job) -> str:
+        """The class that it asks for."""
+        return self._asked[job.number].priority
+
+    def doubts(self, job: Job, now: float) -> bool:
+        """What it is told is noted."""
+        hopeless, ms = self._gateway.doubt(job.number, now)
+        if not hopeless:
+            self.told.setdefault(job.number, ms)
+        return bool(hopeless)
 
 
 def _job(number: int, request: Request, at: float) -> Job:

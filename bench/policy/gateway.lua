@@ -286,7 +286,6 @@ return function(policy_name, seed)
   end
 
   --- It waits, in the core's order; `flow` is whose it is, `most` how long it may wait, ms, `priority` its class.
-  -- @return whether it will probably not be served by then: it is refused; and its wait as it is told, ms, or nil
   function gateway.enter(id, flow, now, most, priority)
     local r = records[id]
     local w = {
@@ -297,9 +296,15 @@ return function(policy_name, seed)
     queue.push(line, w, now, function()
       return release_rate(r)
     end)
+  end
+
+  --- One that waits and found no place when it came.
+  -- @return whether it will probably not be served in its time: it is refused; and its wait as it is told, ms, or nil
+  function gateway.doubt(id, now)
+    local w = waiters[id]
     local _, ms, _, whole = queue.expect(line, w, now)
     local least = queue.at_least(line, whole)
-    return least ~= nil and least > most, ms
+    return least ~= nil and now + least > w.until_ms, ms
   end
 
   function gateway.leave(id, now)

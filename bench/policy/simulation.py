@@ -156,7 +156,7 @@ class Simulation:
             job.arrival = self.now
         router.asked(job, self.now)
         if router.waiting or not self._send(job):
-            router.enter(job, self.now)
+            self.wait(job)
 
     def _send(self, job: Job) -> bool:
         """Try to send a request; False: it has to wait."""
@@ -197,13 +197,28 @@ class Simulation:
         self._schedule(index)
         return job.request is request
 
+    def wait(self, job: Job) -> None:
+        """A request joins those who wait. It may pass them, where there is room for it."""
+        self.router.enter(job, self.now)
+        self._give()
+        self._turn_away()
+
     def _serve(self) -> None:
-        """Give those who wait what has become free."""
+        """Something may have become free."""
+        self._turn_away()
+        self._give()
+
+    def _turn_away(self) -> None:
+        """Refuse those who have waited too long, or would have to."""
         router, now = self.router, self.now
         while (job := router.expired(now)) is not None:
             router.leave(job, now)
             job.failure = "waited"
             self._end(job, now)
+
+    def _give(self) -> None:
+        """Give those who wait what is free."""
+        router, now = self.router, self.now
         self._show_progress()
         while (found := router.next(now)) is not None:
             if not self._deliver(*found):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Hashable, Sequence
 from pathlib import Path
 
@@ -48,8 +49,8 @@ class Tokenweir(Router):
         self._lua_serve = gateway.serve
         self._jobs: dict[int, Job] = {}
         self._arrivals: dict[int, float] = {}
-        self._hopeless: list[Job] = []
-        """Waiting requests that are certain not to be served in time."""
+        self._fresh: deque[Job] = deque()
+        """Waiting requests of which was not asked yet whether they can be served in time."""
         self._paused: dict[int, list[Job]] = {}
         self._synced = [-1] * self.count
         self._publish(0.0)
@@ -198,9 +199,17 @@ class Tokenweir(Router):
         """It joins the queue."""
         self._jobs[job.number] = job
         self._arrivals[job.number] = now
-        hopeless, _ = self._gateway.enter(job.number, job.key.encode(), now, self.MOST_WAIT_MS)
-        if hopeless:
-            self._hopeless.append(job)
+        self._gateway.enter(job.number, job.key.encode(), now, self.MOST_WAIT_MS, self.priority(job).encode())
+        self._fresh.append(job)
+
+    def priority(self, job: Job) -> str:
+        """The class in which a request waits."""
+        return "normal"
+
+    def doubts(self, job: Job, now: float) -> bool:
+        """Whether one that found no place when it came is certain to wait too long."""
+        hopeless, _ = self._gateway.doubt(job.number, now)
+        return bool(hopeless)
 
     def next(self, now: float) -> tuple[Job, int] | None:
         """Who is served next, by the core's queue."""
@@ -222,8 +231,10 @@ class Tokenweir(Router):
 
     def expired(self, now: float) -> Job | None:
         """Who has waited too long (`queue.max_wait`), or is certain to."""
-        if self._hopeless:
-            return self._hopeless.pop()
+        while self._fresh:
+            job = self._fresh.popleft()
+            if job.number in self._jobs and self.doubts(job, now):
+                return job
         if not self._arrivals:
             return None
         number, since = next(iter(self._arrivals.items()))

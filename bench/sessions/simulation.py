@@ -30,7 +30,7 @@ class Conversations(Simulation):
         job.arrival = self.now
         self.router.asked(job, self.now)
         if self.router.waiting or not self._send(job):
-            self.router.enter(job, self.now)
+            self.wait(job)
 
     def _end(self, job: Job, at: float) -> None:
         super()._end(job, at)

@@ -95,6 +95,23 @@ def test_who_is_certain_to_wait_too_long_is_refused_at_once() -> None:
     assert max(waited) < 30_100
 
 
+def test_who_comes_while_another_waits_is_served_where_there_is_room_before_his_wait_is_reckoned() -> None:
+    class Doubtful(Tokenweir):
+        """Whoever has to wait is refused, but for the long one."""
+
+        def doubts(self, job: Job, now: float) -> bool:
+            return job.key != "long"
+
+    asked, fleet = jobs(120, rate=3), servers(4, Exhaustion.CRASH)
+    for job in asked:
+        job.prompt //= 3
+    long = Job(len(asked), 15_000.0, 14_000, 300, key="long")
+    asked = sorted([*asked, long], key=lambda job: job.arrival)
+    run(asked, fleet, Doubtful(fleet, 1, "predictive"))
+    assert long.sent - long.arrival > 1000
+    assert not [job for job in asked if job.failure]
+
+
 def test_a_closed_loop_never_has_more_in_flight_than_clients() -> None:
     asked, fleet = jobs(60), servers()
     run(asked, fleet, RoundRobin(fleet, 1), clients=5)
