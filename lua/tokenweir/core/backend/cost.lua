@@ -19,9 +19,10 @@ end
 -- step with this request alone, as the backend will not get emptier meanwhile; and 1 + crowding * n / relative speed.
 --
 -- Of what it costs the n others, one part counts: while its prompt is computed they all stand still. `stall` of that
--- time is added. All of it (1) shortens the mean, but parts the fleet into backends with prompts and backends with long
--- outputs, whose tokens then come too slowly. What it slows their steps by besides is left out on purpose: counting
--- it packs requests together and loses goodput.
+-- time is added, by the speed of the backend against its peers: what the others lose are tokens, and a fast one, where
+-- long outputs go, loses more of them in a ms. All of it (1) shortens the mean, but parts the fleet into backends with
+-- prompts and backends with long outputs, whose tokens then come too slowly. What it slows their steps by besides is
+-- left out on purpose: counting it packs requests together and loses goodput.
 -- What the backend has of the prompt in its cache (`view.credit`) is no prefill of it.
 -- @param view see `policy/init.lua`; @param i index in the fleet; @param own see `demand.measure`
 function _M.completion(view, i, own)
@@ -33,11 +34,11 @@ function _M.completion(view, i, own)
   local base, per_sequence, per_kv_token = fleet.base[i], fleet.per_sequence[i], fleet.per_kv_token[i]
   local alone = own.prompt + 0.5 * own.remaining
   local step = base + per_sequence * n + per_kv_token * (row.held + 0.5 * row.remaining + alone)
-  local crowded = step / (base + per_sequence * own.n + per_kv_token * alone)
-    * (1 + settings.crowding * n / fleet.relative_speed[i])
+  local speed = fleet.relative_speed[i]
+  local crowded = step / (base + per_sequence * own.n + per_kv_token * alone) * (1 + settings.crowding * n / speed)
   local prefill = prompt * fleet.prefill[i]
   local ms = row.prefill * fleet.prefill[i] + prefill + own.expected * step
-  return (ms * crowded + settings.stall * prefill * row.n) * burden(fleet, i)
+  return (ms * crowded + settings.stall * prefill * row.n * speed) * burden(fleet, i)
 end
 
 --- Sequences in flight, counted by how long the backend takes over them: needs no prediction and no telemetry.

@@ -56,6 +56,20 @@ def test_a_part_of_the_time_counts_for_which_its_prompt_holds_up_each_request_th
     assert costs[1] - costs[0] == pytest.approx(0.3 * 3 * 500 * COST["prefill"])
 
 
+def test_what_a_prompt_holds_up_counts_by_the_speed_of_the_backend(lua: Any) -> None:
+    fast = COST | {"base": COST["base"] / 4}
+    costs = []
+    for stall in (0, 0.3):
+        view = View(lua, snapshot(backend("a"), backend("b", cost=fast), thresholds={"stall": stall}))
+        for index in (1, 2):
+            view.hold(index)
+        costs.append([completion(view, index, prompt=500) for index in (1, 2)])
+    slow, quick = (with_it - without for without, with_it in zip(*costs, strict=True))
+    speeds = view.fleet.relative_speed
+    assert quick / slow == pytest.approx(speeds[2] / speeds[1])
+    assert speeds[2] > speeds[1]
+
+
 def test_prompts_that_are_processed_no_longer_stand_ahead(lua: Any) -> None:
     view = View(lua, snapshot(backend("a"), thresholds={"crowding": 0}))
     r = view.hold(1, prompt=1000, mean=200)
