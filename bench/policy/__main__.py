@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 
 from bench import report
-from bench.policy import article, bars, cells, plot, record, scenarios, table
+from bench.policy import article, bars, beside, cells, plot, record, scenarios, table
 from bench.policy.cells import Part
 from bench.policy.policies import ALL, OWN
 from bench.policy.record import Case
@@ -126,7 +126,9 @@ class _Bench:
             table.article(rows, self._console)
             table.beside(article.beside(rows), self._console)
             table.limits(self._limits, self._console)
-        report.show_bars(bars.every(self._cases), self._console)
+        judged = bars.every(self._cases)
+        report.show_bars(judged, self._console)
+        beside.show(beside.missed(self._cases, judged), self._console)
         if not self._tuning:
             path = self._write()
             if not self._quick:
@@ -141,12 +143,14 @@ class _Bench:
             table.show(title, rows, self._console, own=OWN)
 
     def _write(self) -> Path:
+        found = bars.every(self._cases)
         overall: dict[str, Any] = {
             "sources": sorted(set(SOURCES.values())),
             "seeds": list(self._seeds),
             "tuning_seeds": list(self._known.tuning_seeds),
             "article": article.TOLD,
             "limits": self._limits,
+            "beside_missed_bars": beside.missed(self._cases, found),
         }
         return report.write(
             record.NAME,
@@ -154,7 +158,7 @@ class _Bench:
             seed=self._seeds[0],
             overall=overall,
             cases=self._cases,
-            bars=bars.every(self._cases),
+            bars=found,
         )
 
 

@@ -21,6 +21,12 @@ FRESH, STALE = "conv-tight-crash", "conv-stale"
 SATURATED: Final = ("conv-tight-preempt", "mooncake-8b-preempt")
 """Cells of engines that preempt in which memory is short, or prefixes are shared."""
 
+GOODPUT: Final = "goodput / best rival's"
+P99: Final = "p99 / best rival's"
+GAIN: Final = "gain in goodput or p99"
+WORST_KEY: Final = "slowdown of a key below its share / median key's"
+AT_80: Final = "mixed fleet at 80 % load: p99 / best rival's"
+
 Figures = Mapping[str, Mapping[str, Any]]
 """Policy -> figures of one cell."""
 
@@ -42,27 +48,42 @@ def _spread(ratios: Sequence[float], figure: str) -> float:
     return max(stdev(finite) if len(finite) > 1 else 0.0, LEAST_SPREAD[figure])
 
 
-def against_best(found: Figures, figure: str, others: Sequence[str]) -> tuple[str, float, float]:
-    """(best of the others, own figure over its, spread over the seeds)."""
-    best = (max if figure == "good_share" else min)(others, key=lambda name: found[name][figure])
-    ratios = _ratios(found[OWN][f"{figure}_seeds"], found[best][f"{figure}_seeds"])
-    own, other = found[OWN][figure], found[best][figure]
-    ratio = 1.0 if own == other else own / other if other not in (0, inf) else (inf if other == 0 else 0.0)
-    return best, ratio, _spread(ratios, figure)
+def best_rival(found: Figures, figure: str) -> str | None:
+    """Who has the best of a figure among the others."""
+    return (max if figure == "good_share" else min)(
+        rivals(found), key=lambda name: found[name][figure], default=None
+    )
+
+
+def against_best(found: Figures, figure: str, own: float) -> float | None:
+    """An own figure over the best rival's; None where there is none."""
+    best = best_rival(found, figure)
+    return None if best is None else _ratios([own], [found[best][figure]])[0]
+
+
+def gain(found: Figures, good: float, p99: float) -> float | None:
+    """By how much goodput or p99, whichever is more, is better than the best rival's."""
+    more, less = against_best(found, "good_share", good), against_best(found, "p99_s", p99)
+    return None if more is None or less is None else max(more - 1, 1 - less)
+
+
+def _seeds_spread(found: Figures, figure: str) -> float:
+    best = best_rival(found, figure)
+    assert best is not None
+    return _spread(_ratios(found[OWN][f"{figure}_seeds"], found[best][f"{figure}_seeds"]), figure)
 
 
 def of_cell(name: str, found: Figures) -> list[Bar]:
     """The bars of one cell."""
-    others = rivals(found)
     bars = []
-    if others:
-        _, ratio, spread = against_best(found, "good_share", others)
-        bars.append(Bar(f"{name}: goodput / best rival's", ratio, ">=", round(1 - spread, 4)))
-        _, ratio, spread = against_best(found, "p99_s", others)
-        bars.append(Bar(f"{name}: p99 / best rival's", ratio, "<=", round(1 + spread, 4)))
+    if rivals(found):
+        good, p99 = found[OWN]["good_share"], found[OWN]["p99_s"]
+        least = 1 - _seeds_spread(found, "good_share")
+        bars.append(Bar(f"{name}: {GOODPUT}", against_best(found, "good_share", good), ">=", round(least, 4)))
+        most = 1 + _seeds_spread(found, "p99_s")
+        bars.append(Bar(f"{name}: {P99}", against_best(found, "p99_s", p99), "<=", round(most, 4)))
         if name in SATURATED:
-            good, slow = (against_best(found, figure, others)[1] for figure in ("good_share", "p99_s"))
-            bars.append(Bar(f"{name}: gain in goodput or p99", max(good - 1, 1 - slow), ">=", 0.1))
+            bars.append(Bar(f"{name}: {GAIN}", gain(found, good, p99), ">=", 0.1))
     true = [row for row in PREDICTIONS_ARE_TRUE if row in found]
     if true:
         best = max(found[row]["good_share"] for row in true)
@@ -86,9 +107,7 @@ def of_cell(name: str, found: Figures) -> list[Bar]:
                 round(1 - _spread(ratios, "good_share"), 4),
             )
         )
-    bars.append(
-        Bar(f"{name}: slowdown of a key below its share / median key's", found[OWN]["worst_key"], "<=", 2)
-    )
+    bars.append(Bar(f"{name}: {WORST_KEY}", found[OWN]["worst_key"], "<=", 2))
     return bars
 
 
@@ -106,22 +125,27 @@ def every(cases: Sequence[Case]) -> list[Bar]:
     return found
 
 
+def best_at_share(p99: Mapping[str, float]) -> float:
+    """The best rival's p99 on the mixed fleet."""
+    return min(p99[policy] for policy in rivals(p99))
+
+
 def _mixed(cases: Sequence[Case]) -> list[Bar]:
     """p99 on the mixed fleet against round robin's and the best rival's."""
-    case = next((case for case in cases if case["case"].get("part") == AT_SHARE), None)
+    case = record.part(cases, AT_SHARE)
     if case is None:
         return []
-    p99 = {policy: inf if value is None else value for policy, value in case["p99_s"].items()}
-    own, best = p99[OWN], min(p99[policy] for policy in rivals(p99))
+    p99 = case["p99_s"]
+    own, best = p99[OWN], best_at_share(p99)
     return [
         Bar("mixed fleet at 80 % load: p99 / round robin's", own / p99["round_robin"], "<=", 0.4),
-        Bar("mixed fleet at 80 % load: p99 / best rival's", own / best, "<=", 0.6),
+        Bar(AT_80, own / best, "<=", 0.6),
     ]
 
 
 def _scale(cases: Sequence[Case]) -> list[Bar]:
     """How far coarse steps are off."""
-    case = next((case for case in cases if case["case"].get("part") == STEPS), None)
+    case = record.part(cases, STEPS)
     if case is None:
         return []
     exact, coarse = case["exact"], case["coarse"]

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bench.policy import scenarios
-from bench.policy.policies import ALL, OWN, OWN_BASELINES, PREDICTIONS_ARE_TRUE
+from bench.policy import idle, scenarios
+from bench.policy.figures import combine
+from bench.policy.policies import ALL, OWN, OWN_BASELINES, PREDICTIONS_ARE_TRUE, RAMPLESS
 from bench.policy.record import Case
 from bench.policy.runs import Run
 from bench.policy.scenarios import Scenarios
@@ -20,6 +21,9 @@ SHARE_OF_SUSTAINED: Final = 0.8
 AT_SHARE: Final = "at 80 % of what predictive sustains"
 COMMON: Final = "conv-64"
 STEPS: Final = "coarse steps against exact"
+IDLE: Final = "each request alone on an idle fleet"
+COLD: Final = "conv-cold-burst"
+WITHOUT_RAMP: Final = "the late server at once in full"
 
 
 @dataclass(frozen=True)
@@ -56,8 +60,15 @@ def parts(
                 _every_policy(known, name, rows, series, size),
             )
         )
-        if OWN not in rows or quick:
+        if OWN not in rows:
             continue
+        found.append(Part(name, {"cell": name, "part": IDLE, **size}, _idle_fleet(known, name, series, size)))
+        if quick:
+            continue
+        if name == COLD:
+            found.append(
+                Part(name, {"cell": name, "part": WITHOUT_RAMP, **size}, _without_ramp(series, size))
+            )
         if name == MIXED:
             found.append(Part(name, {"cell": name, "part": AT_SHARE, **size}, _at_share(series, size)))
         if name == COMMON:
@@ -86,6 +97,33 @@ def _every_policy(
             }
             for policy, figures in zip(policies, series.combined(runs), strict=True)
         ]
+
+    return run
+
+
+def _idle_fleet(
+    known: Scenarios, name: str, series: Series, size: Mapping[str, Any]
+) -> Callable[[], list[Case]]:
+    """What no policy can better."""
+
+    def run() -> list[Case]:
+        cell = known.cells[name]
+        found = [
+            idle.figures(known.jobs(cell, seed, count=series.count)[0], known.specs(cell), cell.goals())
+            for seed in series.seeds
+        ]
+        return [{"case": {"cell": name, "part": IDLE, **size}, **combine(found)}]
+
+    return run
+
+
+def _without_ramp(series: Series, size: Mapping[str, Any]) -> Callable[[], list[Case]]:
+    """The policy where a server that comes late takes its share at once."""
+
+    def run() -> list[Case]:
+        runs = [Run(COLD, RAMPLESS.name, seed, count=series.count) for seed in series.seeds]
+        (found,) = series.combined(runs)
+        return [{"case": {"cell": COLD, "part": WITHOUT_RAMP, **size}, **found}]
 
     return run
 

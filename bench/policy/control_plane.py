@@ -29,10 +29,17 @@ ENGINES = {Exhaustion.PREEMPT: "vllm", Exhaustion.ABORT: "llamacpp", Exhaustion.
 
 class ControlPlane:
     """What one sidecar knows and publishes. `policy`: the one that decides; `thresholds` replace its
-    settings; `fit`: whether costs are fitted, or stay as the facts say."""
+    settings; `fit`: whether costs are fitted, or stay as the facts say; `ramp`: whether late ones
+    ramp."""
 
     def __init__(
-        self, servers: Sequence[Server], policy: str, thresholds: dict[str, float] | None, fit: bool
+        self,
+        servers: Sequence[Server],
+        policy: str,
+        thresholds: dict[str, float] | None,
+        *,
+        fit: bool = True,
+        ramp: bool = True,
     ) -> None:
         self.servers = servers
         self.lengths = Lengths()
@@ -49,7 +56,7 @@ class ControlPlane:
             estimate.of(known)
         self._ready = [server.up for server in servers]
         self._ramps = [Ramp() for _ in servers]
-        self._ramp_config = RampConfig()
+        self._ramp_config = RampConfig(enabled=ramp)
         self._admit = [1.0] * len(servers)
 
     def snapshot(self, readings: Sequence[Reading], now: float) -> dict[str, Any]:

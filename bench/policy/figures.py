@@ -25,11 +25,15 @@ class Objectives:
 
     def met(self, job: Job) -> bool:
         """Whether a request met them."""
-        if job.failure:
+        return not job.failure and self.in_time(
+            job.prompt, job.output, job.first_token - job.arrival, job.finished - job.arrival
+        )
+
+    def in_time(self, prompt: int, output: int, first: float, last: float) -> bool:
+        """Whether a request of so many tokens did whose first and last token came so many ms after it."""
+        if first > self.ttft_ms + prompt / self.prefill_tokens_per_s * 1000:
             return False
-        if job.first_token - job.arrival > self.ttft_ms + job.prompt / self.prefill_tokens_per_s * 1000:
-            return False
-        return job.finished - job.first_token <= self.tpot_ms * max(job.output - 1, 1)
+        return last - first <= self.tpot_ms * max(output - 1, 1)
 
 
 def percentile(values: Sequence[float], level: float) -> float:
@@ -118,6 +122,6 @@ def combine(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Mean over the seeds, and the least and most of the figures that are compared."""
     found: dict[str, Any] = {name: fmean(run[name] for run in runs) for name in runs[0]}
     for name in ("goodput", "good_share", "p99_s", "memory_share"):
-        values = [run[name] for run in runs]
-        found[f"{name}_seeds"] = values
+        if name in found:
+            found[f"{name}_seeds"] = [run[name] for run in runs]
     return found

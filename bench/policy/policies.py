@@ -37,9 +37,11 @@ class Policy:
 
 
 def _own(
-    policy: str, *, judge: bool = True, thresholds: dict[str, float] | None = None
+    policy: str, *, judge: bool = True, ramp: bool = True, thresholds: dict[str, float] | None = None
 ) -> Callable[[Sequence[Server], int], Router]:
-    return lambda servers, seed: Tokenweir(servers, seed, policy, judge=judge, thresholds=thresholds)
+    return lambda servers, seed: Tokenweir(
+        servers, seed, policy, judge=judge, ramp=ramp, thresholds=thresholds
+    )
 
 
 OURS: Final = (
@@ -63,3 +65,8 @@ ALL: Final = {
     policy.name: policy
     for policy in (*OURS, *(Policy(name, make, rival=True) for name, make in RIVALS.items()))
 }
+"""The rows of the tables."""
+RAMPLESS: Final = Policy("predictive, without ramp", _own("predictive", ramp=False), predictions.trained)
+"""What the ramp of a server that comes late costs."""
+KNOWN: Final = {**ALL, RAMPLESS.name: RAMPLESS}
+"""Everything that can be run."""

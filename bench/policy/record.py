@@ -43,21 +43,30 @@ def has(cases: Iterable[Case], wanted: Mapping[str, Any]) -> bool:
     return any(all(case["case"].get(name) == value for name, value in wanted.items()) for case in cases)
 
 
-def _ended(figures: Mapping[str, Any]) -> dict[str, Any]:
+def _ended(value: Any) -> Any:
     """Figures read back: what has no end was written as null."""
-    return {
-        name: inf
-        if value is None
-        else [inf if item is None else item for item in value]
-        if isinstance(value, list)
-        else value
-        for name, value in figures.items()
-    }
+    if isinstance(value, Mapping):
+        return {name: item if name == "case" else _ended(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_ended(item) for item in value]
+    return inf if value is None else value
 
 
 def of_table(cases: Iterable[Case], name: str) -> list[Case]:
     """The cases of a table."""
     return [_ended(case) for case in cases if case["case"].get("table") == name]
+
+
+def part(cases: Iterable[Case], name: str, cell: str | None = None) -> Case | None:
+    """What was measured besides under a name, in a cell."""
+    return next(
+        (
+            _ended(case)
+            for case in cases
+            if case["case"].get("part") == name and cell in {None, case["case"].get("cell")}
+        ),
+        None,
+    )
 
 
 def cells_of(cases: Iterable[Case]) -> dict[str, dict[str, dict[str, Any]]]:

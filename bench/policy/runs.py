@@ -9,7 +9,7 @@ from typing import Any
 
 from bench.policy import figures, scenarios
 from bench.policy.job import Job
-from bench.policy.policies import ALL
+from bench.policy.policies import KNOWN
 from bench.policy.scenarios import COARSE_FROM, COARSE_MS, Cell
 from bench.policy.server import Server
 from bench.policy.simulation import Simulation
@@ -38,7 +38,7 @@ def _simulate(run: Run, watch: Watch | None) -> tuple[list[Job], list[Server], C
     cell = known.cells[run.cell]
     jobs, _ = known.jobs(cell, run.seed, count=run.count, rate=run.rate)
     servers = known.servers(cell)
-    policy = ALL[run.policy]
+    policy = KNOWN[run.policy]
     policy.prepare(jobs, run.seed)
     router = policy.router(servers, run.seed)
     step = run.step_ms

@@ -31,11 +31,12 @@ class Tokenweir(Router):
         thresholds: dict[str, float] | None = None,
         fit: bool = True,
         judge: bool = True,
+        ramp: bool = True,
     ) -> None:
         super().__init__(servers, seed)
         self.name = policy
         self._judge = judge
-        self._plane = ControlPlane(servers, policy, thresholds, fit)
+        self._plane = ControlPlane(servers, policy, thresholds, fit=fit, ramp=ramp)
         self._runtime = new_runtime()
         self._gateway = self._runtime.execute(DRIVER.read_bytes())(policy.encode(), seed)
         gateway = self._gateway

@@ -82,7 +82,7 @@ def test_who_waits_is_served_in_the_order_of_the_shipped_queue() -> None:
 @pytest.mark.parametrize(("policy", "order"), [("hybrid", "score"), ("predictive", "fair")])
 def test_the_queue_is_set_as_the_sidecar_sets_it(policy: str, order: str) -> None:
     fleet = servers()
-    plane = ControlPlane(fleet, policy, None, True)
+    plane = ControlPlane(fleet, policy, None)
     told = plane.snapshot([read(server, 0.0) for server in fleet], 0.0)
     assert told["queue"]["order"] == order
 
