@@ -1,4 +1,5 @@
 --- Times the readers of lua/tokenweir/core in loops that LuaJIT compiles, as they run in the gateway.
+local prompt_digest = require "tokenweir.core.body.prompt_digest"
 local request = require "tokenweir.core.body.request"
 local splice = require "tokenweir.core.json.splice"
 local sse = require "tokenweir.core.answer.sse"
@@ -26,14 +27,14 @@ end
 function operations.digest(kind, pieces, rounds)
   check(request.parse(kind, pieces[1], parsed))
   for _ = 1, rounds do
-    request.digest(parsed)
+    prompt_digest.digest(parsed)
   end
 end
 
 function operations.opening_digest(kind, pieces, rounds)
   check(request.parse(kind, pieces[1], parsed))
   for _ = 1, rounds do
-    request.opening_digest(parsed)
+    prompt_digest.opening_digest(parsed)
   end
 end
 

@@ -10,6 +10,7 @@ local form = require "tokenweir.core.body.form"
 local mapped_file = require "tokenweir.mapped_file"
 local posix = require "tokenweir.posix"
 local prefix_blocks = require "tokenweir.core.body.prefix_blocks"
+local prompt_digest = require "tokenweir.core.body.prompt_digest"
 local request = require "tokenweir.core.body.request"
 local splice = require "tokenweir.core.json.splice"
 local words = require "tokenweir.core.prediction.words"
@@ -42,7 +43,7 @@ local function plain(out)
     max_tokens = out.max_tokens, max_tokens_name = out.max_tokens_name,
     prompt_bytes = out.prompt_bytes, prompt_tokens = out.prompt_tokens,
     messages = out.messages, prompts = out.prompts, media = out.media,
-    digest = request.digest(out), opening_digest = request.opening_digest(out),
+    digest = prompt_digest.digest(out), opening_digest = prompt_digest.opening_digest(out),
     object = out.object, members = out.members, names = {}, firsts = {}, lasts = {}, texts = {}, keys = {},
     numbers = {},
   }

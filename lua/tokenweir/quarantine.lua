@@ -6,6 +6,7 @@
 local clock = require "tokenweir.clock"
 local errors = require "tokenweir.errors"
 local metrics = require "tokenweir.metrics"
+local prompt_digest = require "tokenweir.core.body.prompt_digest"
 local request = require "tokenweir.core.body.request"
 
 local dict = ngx.shared.tokenweir_quarantine
@@ -36,7 +37,7 @@ local function digest_of(r)
   end
   local body = ngx.req.get_body_data()
   if body and request.parse(r.kind, body, scratch) then
-    r.digest = request.digest(scratch)
+    r.digest = prompt_digest.digest(scratch)
   end
   request.clear(scratch)
   return r.digest
@@ -54,7 +55,7 @@ function _M.check(r, now)
   if not anything or not r.parsed.kind then
     return
   end
-  local digest = request.digest(r.parsed)
+  local digest = prompt_digest.digest(r.parsed)
   if not digest then
     return
   end

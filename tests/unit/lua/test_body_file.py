@@ -22,6 +22,7 @@ class Thread:
         self.body_file = self._require("body_file")
         self.posix = self._require("posix")
         self.request = self._require("core.body.request")
+        self.digests = self._require("core.body.prompt_digest")
         self.splice = self._require("core.json.splice")
 
     def _require(self, name: str) -> Any:
@@ -126,7 +127,7 @@ def test_it_finds_what_is_found_in_memory(thread: Thread, tmp_path: Path, body: 
     path = tmp_path / "body"
     path.write_bytes(text)
     parsed = thread.parse(text)
-    digest, opening = thread.request.digest(parsed), thread.request.opening_digest(parsed)
+    digest, opening = thread.digests.digest(parsed), thread.digests.opening_digest(parsed)
     out = thread.runtime.table()
     thread.request.adopt(out, thread.body_file.inspect(bytes(path), b"chat"), bytes(path))
     for name in (
@@ -141,7 +142,7 @@ def test_it_finds_what_is_found_in_memory(thread: Thread, tmp_path: Path, body: 
         b"size",
     ):
         assert out[name] == parsed[name]
-    assert (thread.request.digest(out), thread.request.opening_digest(out)) == (digest, opening)
+    assert (thread.digests.digest(out), thread.digests.opening_digest(out)) == (digest, opening)
     assert thread.request.text(out, b"prompt_cache_key") == thread.request.text(parsed, b"prompt_cache_key")
     for name in body:
         assert thread.request.span(out, name.encode()) == thread.request.span(parsed, name.encode())

@@ -6,10 +6,11 @@
 local bit = require "bit"
 local ffi = require "ffi"
 local hash = require "tokenweir.core.hash"
+local prompt_digest = require "tokenweir.core.body.prompt_digest"
 local request = require "tokenweir.core.body.request"
 
 local bxor, rshift = bit.bxor, bit.rshift
-local hash_string, opening, text = hash.string, request.opening, request.text
+local hash_string, opening, text = hash.string, prompt_digest.opening, request.text
 local int32 = ffi.typeof("int32_t")
 local tonumber = tonumber
 
