@@ -25,10 +25,10 @@ local _M = {}
 _M.LEAF = 255
 local LEAF = _M.LEAF
 local MOST_FEATURES = 128
--- What leaves are asked for: 0, as their cut is.
+-- What leaves are asked for: 0, so that the sign of their value is the step.
 local NOTHING = MOST_FEATURES
 
-ffi.cdef "typedef struct { int32_t cut; uint16_t child, feature; } tw_tree_node;"
+ffi.cdef "typedef struct { union { int32_t cut; float value; }; uint16_t child, feature; } tw_tree_node;"
 
 -- The vector's bits, and its whole numbers.
 local bits, numbers = ffi_new("int32_t[?]", MOST_FEATURES), ffi_new("int32_t[?]", MOST_FEATURES + 1)
@@ -77,7 +77,7 @@ end
 -- @tparam number first, last the ensemble's trees
 -- @treturn number
 function _M.sum(forest, first, last)
-  local root, node, value, depth = forest.root, forest.node, forest.value, forest.depth
+  local root, node, depth = forest.root, forest.node, forest.depth
   local sum = 0
   for t = first, last do
     -- Six levels are what is trained; a loop over them would be left at another place by each tree.
@@ -85,7 +85,7 @@ function _M.sum(forest, first, last)
     for _ = 7, depth do
       k = step(node, k)
     end
-    sum = sum + value[k]
+    sum = sum + node[k].value
   end
   return sum
 end
@@ -111,8 +111,8 @@ local function lay_out(forest, given, first, last)
     end
     local f = given.feature[old]
     if f == LEAF then
-      to.cut, to.child, to.feature = 0, k, NOTHING
-      forest.value[k] = given.value[old]
+      to.value = given.value[old]
+      to.child, to.feature = k - rshift(to.cut, 31), NOTHING
     else
       if free + 2 > last then
         return nil, "node " .. old .. " shares a child"
@@ -146,8 +146,7 @@ end
 function _M.new(nodes, trees, root, feature, right, value, features)
   local given = { feature = feature, right = right, value = value }
   local forest = {
-    root = ffi_new("uint16_t[?]", trees), node = ffi_new("tw_tree_node[?]", nodes),
-    value = ffi_new("double[?]", nodes), depth = 0, bytes = 4 * features,
+    root = ffi_new("uint16_t[?]", trees), node = ffi_new("tw_tree_node[?]", nodes), depth = 0, bytes = 4 * features,
     used = ffi_new("uint8_t[?]", features), used_count = 0, is_used = {},
   }
   for t = 0, trees - 1 do
