@@ -7,8 +7,8 @@ local predictor = require "tokenweir.core.prediction.predictor"
 local request = require "tokenweir.core.body.request"
 local words = require "tokenweir.core.prediction.words"
 
--- As the gateway does: loops over words and trees make more traces than LuaJIT keeps by default.
-require("jit.opt").start("maxsnap=4000", "maxtrace=8000", "maxmcode=16384")
+-- As in the gateway.
+require "tokenweir.core.compiler"
 
 local cast, copy, new, text_of = ffi.cast, ffi.copy, ffi.new, ffi.string
 

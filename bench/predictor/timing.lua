@@ -11,8 +11,8 @@ typedef struct { long sec; long nsec; } tw_bench_time;
 int tw_bench_clock(int clock, tw_bench_time *at) __asm__("clock_gettime");
 ]]
 
--- As the gateway does.
-require("jit.opt").start("maxsnap=4000", "maxtrace=8000", "maxmcode=16384")
+-- As in the gateway.
+require "tokenweir.core.compiler"
 
 local C = ffi.C
 local THREAD_CPU = 3
