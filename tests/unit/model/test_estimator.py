@@ -91,6 +91,15 @@ def test_what_a_key_a_system_prompt_or_a_session_got_before_tells(example: Examp
     assert np.median(said.median[n // 2 :][~short[n // 2 :]]) > 250
 
 
+def test_a_system_prompt_that_goes_with_its_key_counts_once(example: Example) -> None:
+    rng = np.random.default_rng(5)
+    key = 1 + rng.integers(0, 40, 4000)
+    output = lengths(100, 4000, 6) * np.exp(rng.normal(0, 0.3, 41))[key]
+    alone = play(example, stream(output, key=key)).past[:, 0]
+    both = play(example, stream(output, key=key, system=100 + key)).past[:, 0]
+    assert np.abs(both - alone)[2000:].mean() < 0.1 * np.abs(alone - alone.mean())[2000:].mean()
+
+
 def test_what_came_of_the_same_message_before_tells(example: Example) -> None:
     n = 600
     short = np.random.default_rng(3).random(n) < 0.5

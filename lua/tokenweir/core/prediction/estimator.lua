@@ -6,15 +6,15 @@
 --     estimator.learn(state, model, request, output, ending, now)      -- when the answer is complete
 --
 -- `state` is one worker's: figures per public model, histories of keys, system prompts and sessions, all of fixed
--- size. The trees see a request relative to its `base`, the running expectation of the model, drawn towards its key,
--- system prompt and session as far as they are known. So a new model, or one whose outputs change, is followed within
--- a few dozen completions, without any training.
+-- size. The trees see a request relative to its `base`, what is to be expected of it by the past alone (`past.lua`). So
+-- a new model, or one whose outputs change, is followed within a few dozen completions, without any training.
 local ffi = require "ffi"
 local conformal = require "tokenweir.core.prediction.conformal"
 local distribution = require "tokenweir.core.prediction.output_distribution"
 local features = require "tokenweir.core.prediction.features"
 local history = require "tokenweir.core.prediction.history"
 local identity = require "tokenweir.core.identity"
+local past = require "tokenweir.core.prediction.past"
 local predictor = require "tokenweir.core.prediction.predictor"
 local running = require "tokenweir.core.prediction.running"
 local skill = require "tokenweir.core.prediction.skill"
@@ -23,17 +23,15 @@ local words = require "tokenweir.core.prediction.words"
 local exp, log, max, min, sqrt = math.exp, math.log, math.max, math.min, math.sqrt
 local beyond, moments = distribution.beyond, distribution.moments
 local evaluate, follow = predictor.evaluate, conformal.follow
-local add, compare, find, shrunk, touch = history.add, history.compare, history.find, history.shrunk, history.touch
+local compare, read_past = history.compare, past.read
+local MODEL_WINDOW, KEY_WINDOW, MODEL_STRENGTH = past.MODEL_WINDOW, past.KEY_WINDOW, past.MODEL_STRENGTH
 
---- Completions that count (1/e): per model, key or system prompt, session, message.
-local MODEL_WINDOW, KEY_WINDOW, SESSION_WINDOW, PROMPT_WINDOW = 200, 100, 5, 20
---- Completions as which the parent's figures count.
-local MODEL_STRENGTH, KEY_STRENGTH, SYSTEM_STRENGTH, SESSION_STRENGTH = 10, 6, 6, 12
 --- Typical outputs as which a factor of 1 counts, in the correction of the mean.
 local MODEL_BALLAST, KEY_BALLAST = 30, 15
 local LEAST_FACTOR, MOST_FACTOR = 0.25, 4
---- How much one output moves the correction of a quantile: much at first, later just enough to follow a drift.
-local MEDIAN_STEP, Q90_STEP = 0.004, 0.03
+--- How much one output moves the correction of a quantile: much at first, later just enough to follow a drift. That of
+-- the median is right on average from the start, and moves by less.
+local MEDIAN_STEP, MEDIAN_SHARE, Q90_STEP = 0.002, 0.1, 0.03
 local FIRST_STEP, FIRST_OUTPUTS = 4, 40
 local LEAST_SHIFT, MOST_SHIFT = -0.9, 8
 local MOST_MODELS = 512
@@ -53,19 +51,14 @@ local said = { median = 0, lower = 0, upper = 0 }
 local reference = { mean = 0, sd = 0, median = 0, q90 = 0, class = "" }
 local figures = { count = 0, mean = 0, median = 0, spread = 0 }
 
---- @tparam number sets of the histories of keys; those of system prompts are twice, of sessions and messages four
---   times as many
+--- @tparam number sets see `past.lua`
 -- @treturn table a worker's state
 function _M.new(sets)
   return {
     models = {}, count = 0,
     -- Of all models together: what is believed of one that has too few outputs to be judged by itself.
     skill = skill.new(),
-    keys = history.new(sets, KEY_WINDOW),
-    systems = history.new(2 * sets, KEY_WINDOW),
-    sessions = history.new(4 * sets, SESSION_WINDOW),
-    -- Of the same message, whatever the model: how far its outputs lay from their bases.
-    prompts = history.new(4 * sets, PROMPT_WINDOW),
+    past = past.new(sets),
   }
 end
 
@@ -91,7 +84,7 @@ local function model_state(state, name)
   of_model = {
     identity = identity.string(name), row = ROW(), mean = 0,
     prior = log(1 + running.PRIOR_MEDIAN), prior_spread = UNKNOWN_SPREAD, prior_of = nil,
-    skill = skill.new(),
+    skill = skill.new(), beliefs = past.beliefs(state.past.beliefs),
   }
   state.models[name] = of_model
   state.count = state.count + 1
@@ -112,45 +105,9 @@ local function set_prior(of_model, model, name, stats)
   end
 end
 
--- Writes the features of the past. Returns the base.
-local function read_past(state, of_model, request)
+-- What the request's model and key have shown of predictions of theirs.
+local function read_corrections(of_model, key, request)
   local row = of_model.row
-  local count = row.count
-  local mean = (count * row.mean + MODEL_STRENGTH * of_model.prior) / (count + MODEL_STRENGTH)
-  local prior_variance = of_model.prior_spread * of_model.prior_spread
-  x.model_spread = sqrt((count * row.variance + MODEL_STRENGTH * prior_variance) / (count + MODEL_STRENGTH))
-  x.model_count = log(1 + count)
-
-  local id = of_model.identity
-  local key = request.key_id ~= 0 and find(state.keys, request.key_id + id) or nil
-  local base = shrunk(key, mean, KEY_STRENGTH)
-  if key ~= nil then
-    x.key_shift, x.key_spread, x.key_count = key.mean - mean, sqrt(key.variance), log(1 + key.count)
-  else
-    x.key_shift, x.key_spread, x.key_count = 0, 0, 0
-  end
-  local system = request.system_id ~= 0 and find(state.systems, request.system_id + id) or nil
-  base = shrunk(system, base, SYSTEM_STRENGTH)
-  if system ~= nil then
-    x.system_shift, x.system_spread, x.system_count = system.mean - mean, sqrt(system.variance), log(1 + system.count)
-  else
-    x.system_shift, x.system_spread, x.system_count = 0, 0, 0
-  end
-  local session = request.session_id ~= 0 and find(state.sessions, request.session_id + id) or nil
-  if session ~= nil then
-    x.session_shift, x.session_count = session.mean - base, log(1 + session.count)
-    x.session_last = session.last - base
-    base = shrunk(session, base, SESSION_STRENGTH)
-  else
-    x.session_shift, x.session_count, x.session_last = 0, 0, 0
-  end
-  local prompt = request.prompt_id ~= 0 and find(state.prompts, request.prompt_id) or nil
-  if prompt ~= nil then
-    x.prompt_shift, x.prompt_count = prompt.mean, log(1 + prompt.count)
-  else
-    x.prompt_shift, x.prompt_count = 0, 0
-  end
-  x.base = base
   request.key_factor, request.median_shift, request.q90_shift = 1, row.median_shift, row.q90_shift
   if key ~= nil then
     request.median_shift = row.median_shift + key.median_shift
@@ -158,9 +115,6 @@ local function read_past(state, of_model, request)
     local ballast = KEY_BALLAST * of_model.mean
     request.key_factor = (key.actual + ballast) / max(key.predicted + ballast, 1e-9)
   end
-  -- As the vector holds it, in single precision: what is trained from a recorded vector must be what was served.
-  request.base = x.base
-  return request.base
 end
 
 local function bounded(factor)
@@ -206,9 +160,9 @@ local function serve(model, of_model, request)
   request.source = model.version
 end
 
-local function by_model(model, of_model, request, base)
+local function by_model(model, of_model, request)
   evaluate(model, x, list, words.text.index, words.text.count, said)
-  request.log_median = max(0, min(base + said.median, MOST_LOG))
+  request.log_median = max(0, min(x.base + said.median, MOST_LOG))
   request.log_lower, request.log_upper = said.lower, said.upper
   serve(model, of_model, request)
 end
@@ -242,12 +196,12 @@ end
 function _M.predict(state, model, request)
   local of_model = model_state(state, request.model)
   set_prior(of_model, model, request.model, request.stats)
-  local base = read_past(state, of_model, request)
+  read_corrections(of_model, read_past(state.past, of_model, request, x), request)
   request.ordered, request.bound = false, false
   if not model then
     request.log_median = nil
   else
-    by_model(model, of_model, request, base)
+    by_model(model, of_model, request)
   end
   if not model or is_left(state, of_model) then
     request.source = "running"
@@ -272,7 +226,7 @@ end
 
 local function follow_quantiles(row, above_median, above_q90)
   local step = FIRST_STEP / (FIRST_OUTPUTS + row.count)
-  row.median_shift = follow(row.median_shift, above_median, 0.5, max(MEDIAN_STEP, 0.3 * step), -2, 2)
+  row.median_shift = follow(row.median_shift, above_median, 0.5, max(MEDIAN_STEP, MEDIAN_SHARE * step), -2, 2)
   row.q90_shift = follow(row.q90_shift, above_q90, 0.1, max(Q90_STEP, step), LEAST_SHIFT, MOST_SHIFT)
 end
 
@@ -320,29 +274,13 @@ function _M.learn(state, model, request, output, ending, now)
   if ending ~= "stop" and predicted then
     value = beyond(model.shape, request.log_median, request.log_lower, request.log_upper, output)
   end
-  local row, id = of_model.row, of_model.identity
-  local key = request.key_id ~= 0 and touch(state.keys, request.key_id + id, now) or nil
   request.learned = value
   local changed = false
   if predicted and ending ~= "cut" then
+    local key = past.key(state.past, of_model, request, now)
     changed = correct(state, of_model, key, request, output, value, ending == "length")
   end
-  add(row, MODEL_WINDOW, value)
-  if ending ~= "cut" then
-    of_model.mean = of_model.mean + max(1 / row.count, 1 / MODEL_WINDOW) * (output - of_model.mean)
-  end
-  if key ~= nil then
-    add(key, KEY_WINDOW, value)
-  end
-  if request.system_id ~= 0 then
-    add(touch(state.systems, request.system_id + id, now), KEY_WINDOW, value)
-  end
-  if request.session_id ~= 0 then
-    add(touch(state.sessions, request.session_id + id, now), SESSION_WINDOW, value)
-  end
-  if request.prompt_id ~= 0 then
-    add(touch(state.prompts, request.prompt_id, now), PROMPT_WINDOW, value - request.base)
-  end
+  past.learn(state.past, of_model, request, value, output, ending ~= "cut", now)
   return changed
 end
 
@@ -350,12 +288,7 @@ end
 -- @param rows list of `of` ("key" or "system"), `model`, `number`, `count`, `mean`, `variance`
 function _M.seed(state, rows, now)
   for k = 1, #rows do
-    local seed = rows[k]
-    local row = touch(seed.of == "key" and state.keys or state.systems,
-      seed.number + model_state(state, seed.model).identity, now)
-    if 2 * row.count < seed.count then
-      row.count, row.mean, row.variance = seed.count, seed.mean, seed.variance
-    end
+    past.seed(state.past, model_state(state, rows[k].model), rows[k], now)
   end
 end
 

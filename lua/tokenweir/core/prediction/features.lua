@@ -26,7 +26,7 @@ local span, last_bytes = turns.span, turns.last_bytes
 --- By what the past says (`estimator.lua`): `base` is the expected ln(1 + output) by running figures; `*_shift` how far
 -- those of the key, the system prompt and the session lie from the model's; `*_spread` standard deviations; `*_count`
 -- how many completions speak, as logarithms; `session_last` the last output of the session against the base;
--- `prompt_shift` how far outputs of the same last message lay from their bases, whoever asked.
+-- `prompt_shift` how far outputs of the same last message lay from what was expected without it, whoever asked.
 local PAST = {
   "base", "model_spread", "model_count", "key_shift", "key_spread", "key_count", "system_shift", "system_spread",
   "system_count", "session_shift", "session_count", "session_last", "prompt_shift", "prompt_count",
