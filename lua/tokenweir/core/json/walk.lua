@@ -34,6 +34,9 @@ local QUOTE, BACKSLASH, COMMA, COLON = 34, 92, 44, 58
 local OPEN_OBJECT, OPEN_ARRAY = 123, 91
 local CLOSE_OBJECT = 125
 
+-- What a walk awaits next: a comma or the end of what is open; a value; the name of a member.
+local MORE, VALUE, NAME = 0, 1, 2
+
 -- Of the containers that are open: the byte that closes each, and the node of each.
 local closers = ffi_new("uint8_t[?]", MAX_DEPTH + 1)
 local nodes = {}
@@ -94,97 +97,34 @@ end
 -- @tparam boolean members whether to call `on.member` and `on.ended`
 -- @treturn number the offset after the value and the spaces behind it; or nil, what is wrong, its offset
 function _M.walk(p, i, n, root, on, state, members)
-  -- A number and not a boolean: true and false are two types to LuaJIT, and a loop whose variables change their types
-  -- is compiled in pieces.
-  local depth, node, awaits_value = 0, root, 1
+  -- Numbers and not booleans: true and false are two types to LuaJIT, and a loop whose variables change their types is
+  -- compiled in pieces.
+  local depth, node, awaits = 0, root, VALUE
   local closer, parent = 0, NOTHING
   i = space_end(p, i)
   while true do
-    local c = p[i]
-    if awaits_value == 1 then
-      if c == QUOTE then
-        local last = string_end(p, i + 1, n)
-        if last < 0 then
-          return unterminated(p, i, n)
-        end
-        if node.string then
-          on.string(state, node, p, i + 1, last)
-        end
-        i = last + 1
-      elseif c == OPEN_OBJECT or c == OPEN_ARRAY then
-        if depth == MAX_DEPTH then
-          return nil, "nested deeper than " .. MAX_DEPTH .. " levels", i
-        end
-        if node.open then
-          on.open(state, node, p, i)
-        end
-        depth = depth + 1
-        closer, parent = c + 2, node
-        closers[depth], nodes[depth] = closer, parent
-        local inside = space_end(p, i + 1)
-        if p[inside] ~= closer then
-          i = inside
-          if c == OPEN_ARRAY then
-            node = parent.each or NOTHING
-            if node.count then
-              local stop, count = integers_end(p, i)
-              i = space_end(p, stop)
-              if count > 0 then
-                on.count(state, node, count)
-              end
-            end
-            goto continue
-          end
-          goto name
-        end
-        i = inside
-        awaits_value = 0
-        goto continue
-      elseif c == 45 or is_digit(c) then
-        local last, bad = number_end(p, i)
-        if not last then
-          return nil, "expected a digit", bad
-        end
-        if node.number then
-          on.number(state, node, p, i, last)
-        elseif node.count then
-          on.count(state, node, 1)
-        end
-        i = last
-      else
-        local last = literal_end(p, i, c)
-        if not last then
-          return nil, "expected a value", i
-        end
-        i = last
+    -- A turn takes what stands before a value and the value itself: turns are what a walk costs.
+    if awaits == MORE then
+      if depth == 0 then
+        return i
       end
-      awaits_value = 0
-    elseif depth == 0 then
-      return i
-    elseif c == COMMA then
+      local c = p[i]
+      if c == closer then
+        depth = depth - 1
+        closer, parent = closers[depth], nodes[depth]
+        i = i + 1
+        goto ended
+      elseif c ~= COMMA then
+        return nil, closer == CLOSE_OBJECT and "expected ',' or '}'" or "expected ',' or ']'", i
+      end
       i = space_end(p, i + 1)
-      if closer ~= CLOSE_OBJECT then
+      if closer == CLOSE_OBJECT then
+        awaits = NAME
+      else
         node = parent.each or NOTHING
-        awaits_value = 1
-        goto continue
       end
-      goto name
-    elseif c == closer then
-      depth = depth - 1
-      closer, parent = closers[depth], nodes[depth]
-      i = i + 1
-    else
-      return nil, closer == CLOSE_OBJECT and "expected ',' or '}'" or "expected ',' or ']'", i
     end
-    -- A value has ended just before i.
-    if members and depth == 1 and closer == CLOSE_OBJECT then
-      on.ended(state, p, i)
-    end
-    i = space_end(p, i)
-    goto continue
-
-    ::name::
-    do
+    if awaits == NAME then
       if p[i] ~= QUOTE then
         return nil, "expected a member name in double quotes", i
       end
@@ -222,8 +162,71 @@ function _M.walk(p, i, n, root, on, state, members)
       else
         node = parent.other or NOTHING
       end
-      awaits_value = 1
     end
+    do
+      local c = p[i]
+      if c == QUOTE then
+        local last = string_end(p, i + 1, n)
+        if last < 0 then
+          return unterminated(p, i, n)
+        end
+        if node.string then
+          on.string(state, node, p, i + 1, last)
+        end
+        i = last + 1
+      elseif c == OPEN_OBJECT or c == OPEN_ARRAY then
+        if depth == MAX_DEPTH then
+          return nil, "nested deeper than " .. MAX_DEPTH .. " levels", i
+        end
+        if node.open then
+          on.open(state, node, p, i)
+        end
+        depth = depth + 1
+        closer, parent = c + 2, node
+        closers[depth], nodes[depth] = closer, parent
+        i = space_end(p, i + 1)
+        if p[i] == closer then
+          awaits = MORE
+        elseif c == OPEN_OBJECT then
+          awaits = NAME
+        else
+          awaits = VALUE
+          node = parent.each or NOTHING
+          if node.count then
+            local stop, count = integers_end(p, i)
+            i = space_end(p, stop)
+            if count > 0 then
+              on.count(state, node, count)
+            end
+          end
+        end
+        goto continue
+      elseif c == 45 or is_digit(c) then
+        local last, bad = number_end(p, i)
+        if not last then
+          return nil, "expected a digit", bad
+        end
+        if node.number then
+          on.number(state, node, p, i, last)
+        elseif node.count then
+          on.count(state, node, 1)
+        end
+        i = last
+      else
+        local last = literal_end(p, i, c)
+        if not last then
+          return nil, "expected a value", i
+        end
+        i = last
+      end
+      awaits = MORE
+    end
+    ::ended::
+    -- A value has ended just before i.
+    if members and depth == 1 and closer == CLOSE_OBJECT then
+      on.ended(state, p, i)
+    end
+    i = space_end(p, i)
     ::continue::
   end
 end
