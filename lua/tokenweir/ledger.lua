@@ -11,7 +11,7 @@ local policy = require "tokenweir.core.policy"
 local region = require "tokenweir.region"
 local lingering = require "tokenweir.lingering"
 
-local add_totals, clear_totals = load.add_totals, load.clear_totals
+local add_totals, copy_totals = load.add_totals, load.copy_totals
 local add_buckets, clear_buckets = load.add_buckets, load.clear_buckets
 local ffi_new = require("ffi").new
 local floor, setmetatable = math.floor, setmetatable
@@ -58,8 +58,9 @@ end
 
 local function add_up(i)
   local sum, place = sums[i], fleet.slot[i]
-  clear_totals(sum)
-  for k = 1, row_count do
+  -- There is one row at least: this worker's.
+  copy_totals(sum, rows[1][place])
+  for k = 2, row_count do
     add_totals(sum, rows[k][place])
   end
   if peers then

@@ -40,22 +40,27 @@ local _M = {}
 local pool, pooled = {}, 0
 local by_number, next_number = {}, 0
 
+-- Lists know how long they are: finding it out takes a search.
 local function from(list, make)
-  local last = #list
+  local last = list.count
+  if last == 0 then
+    return make()
+  end
   local state = list[last]
-  list[last] = nil
-  return state or make()
+  list[last], list.count = nil, last - 1
+  return state
 end
 
 local function give_to(list, state)
-  if state and #list < MOST_POOLED then
-    list[#list + 1] = state
+  local count = list.count
+  if state and count < MOST_POOLED then
+    list[count + 1], list.count = state, count + 1
   end
 end
 
 -- What was read of bodies is kept in tables of several KB. Who waits puts it aside, and who has been sent on needs it
 -- no more: others use them meanwhile, and one that was just used is still in the processor's cache.
-local parsings = {}
+local parsings = { count = 0 }
 --- What these hold instead: no body. Never written.
 local ASIDE, NONE = request.new(), request.new()
 local aside = 0
@@ -85,7 +90,7 @@ function _M.take(now)
 end
 
 -- Readers of answers, which a request needs only once one has begun: those that wait hold none.
-local streams, plains = {}, {}
+local streams, plains = { count = 0 }, { count = 0 }
 
 --- Lets a record read a stream of events: `r.sse`.
 function _M.read_stream(r)

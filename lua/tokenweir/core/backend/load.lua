@@ -209,6 +209,12 @@ function _M.add_totals(into, row)
   into.flowing = into.flowing + row.flowing
 end
 
+--- Makes the six totals of `into` those of `row`.
+function _M.copy_totals(into, row)
+  into.n, into.held, into.remaining = row.n, row.held, row.remaining
+  into.variance, into.prefill, into.flowing = row.variance, row.prefill, row.flowing
+end
+
 --- Adds the buckets of `row` to `into`.
 function _M.add_buckets(into, row)
   for b = 0, bucket.LAST do
@@ -246,11 +252,6 @@ end
 --- Zeroes a whole row.
 function _M.clear(row)
   ffi.fill(row, SIZE)
-end
-
---- Zeroes the six totals of a row.
-function _M.clear_totals(row)
-  row.n, row.held, row.remaining, row.variance, row.prefill, row.flowing = 0, 0, 0, 0, 0, 0
 end
 
 --- Zeroes the buckets of a row.

@@ -93,7 +93,12 @@ end
 
 --- Tokens that were put into a backend's cache since a stamp.
 local function since(memory, place, stamp)
-  return (memory.filled[place] - stamp) % WRAP
+  local tokens = memory.filled[place] - stamp
+  -- Nearly always; the remainder takes a division.
+  if tokens >= 0 and tokens < WRAP then
+    return tokens
+  end
+  return tokens % WRAP
 end
 
 --- How much of what was used at a stamp backend i still has, at most: what is used longest ago goes first, and of one
