@@ -5,8 +5,9 @@
 --     usage.finish(state)         -- completion_tokens, prompt_tokens, cached_tokens, finish_reason, error
 --
 -- An answer may be megabytes (embeddings, log probabilities), so only its two ends are kept: engines write `usage`
--- behind the output. A short answer is read whole; of a longer one the beginning is read as far as it goes, and the
--- usage at the end counts if it is a member of the outermost object. How the answer was cut does not matter.
+-- behind the output. Of most answers only what follows the output is read; a short one that is not written so is read
+-- whole; of a longer one the beginning is read as far as it goes, and the usage at the end counts if it is a member of
+-- the outermost object. How the answer was cut does not matter.
 local answer = require "tokenweir.core.answer.answer"
 local bytes = require "tokenweir.core.bytes"
 local fixed_table = require "tokenweir.core.fixed_table"
@@ -14,13 +15,17 @@ local json = require "tokenweir.core.json.walk"
 local line_buffer = require "tokenweir.core.line_buffer"
 local string_end = require("tokenweir.core.json.quote").string_end
 
-local find_last, of = bytes.find_last, bytes.of
+local find_last, find_text, of = bytes.find_last, bytes.find_text, bytes.of
 local space_end, skip = json.space_end, json.skip
+local max = math.max
 local sub = string.sub
 
 local QUOTE, COLON, OPEN_OBJECT, CLOSE_OBJECT = 34, 58, 123, 125
 
 local _M = {}
+
+-- How far before the end of an answer its usage is looked for, and before that its finish reason.
+local USAGE_WITHIN, REASON_WITHIN = 1024, 256
 
 --- Bytes kept of the beginning of a long answer, and of the end; one that fits the latter is read whole.
 _M.HEAD, _M.TAIL = 4096, 32768
@@ -129,6 +134,36 @@ local function read_tail(state)
   end
 end
 
+-- Reads of a whole answer what stands from the usage on, and the finish reason just before it: engines write both
+-- behind the output, and the output is most of what there is to read.
+-- @return boolean, false where it is not written so
+local function read_end(state, p, size)
+  local at = find_text(p, '"usage"', max(0, size - USAGE_WITHIN), size)
+  if at < 1 then
+    return false
+  end
+  local reason = find_text(p, '"finish_reason"', max(0, at - REASON_WITHIN), at)
+  if reason < 0 then
+    return false
+  end
+  local value = space_end(p, reason + 15)
+  value = p[value] == COLON and space_end(p, value + 1) or 0
+  local last = p[value] == QUOTE and string_end(p, value + 1, size) or -1
+  -- Of several choices the last one's counts.
+  if last < 0 or find_text(p, '"finish_reason"', last, at) >= 0 then
+    return false
+  end
+  tail:clear()
+  tail:append(p + at - 1, size - at + 1)
+  tail.p[0] = OPEN_OBJECT
+  if answer.read(state, tail.p, 0, tail.size) ~= tail.size then
+    answer.clear(state)
+    return false
+  end
+  answer.finish(state, p, value + 1, last)
+  return true
+end
+
 --- Takes the end of the answer.
 function _M.finish(state)
   if state.size == 0 then
@@ -137,8 +172,10 @@ function _M.finish(state)
   if state.first_chunk == state.last_chunk and state.size <= _M.TAIL then
     local p = of(state.chunks[state.last_chunk])
     if p[state.size - 1] == CLOSE_OBJECT then
-      -- Most answers come in one piece, and whole.
-      answer.read(state, p, 0, state.size)
+      -- Most answers come in one piece, and whole. One of the responses API tells more at its beginning.
+      if state.wants_id or not read_end(state, p, state.size) then
+        answer.read(state, p, 0, state.size)
+      end
       return answer.settle(state)
     end
   end

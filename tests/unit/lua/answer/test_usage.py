@@ -115,6 +115,28 @@ def test_a_usage_inside_another_object_is_not_the_answers(reader: Reader) -> Non
     assert reader.read([text])["completion_tokens"] is None
 
 
+def test_a_usage_inside_another_object_of_a_short_answer_is_not_the_answers(reader: Reader) -> None:
+    text = json.dumps({"choices": [{"finish_reason": "stop"}], "part": {"usage": USAGE}}).encode()
+    told = reader.read([text])
+    assert (told["completion_tokens"], told["finish_reason"]) == (None, "stop")
+
+
+@pytest.mark.parametrize("padding", [0, 200, 400, 2000])
+def test_of_several_choices_the_last_finish_reason_counts(reader: Reader, padding: int) -> None:
+    choices = [
+        {"message": {"content": "x" * padding}, "finish_reason": reason}
+        for reason in ("stop", "stop", "length")
+    ]
+    text = json.dumps({"choices": choices, "usage": USAGE}).encode()
+    assert reader.read([text]) == {**EXPECTED, "finish_reason": "length"}
+
+
+def test_a_finish_reason_of_none_is_told_by_no_other_choice_than_its_own(reader: Reader) -> None:
+    choices = [{"finish_reason": "stop"}, {"finish_reason": None}]
+    text = json.dumps({"choices": choices, "usage": USAGE}).encode()
+    assert reader.read([text]) == reader.read(pieces(text, 7))
+
+
 def test_a_usage_written_in_the_content_means_nothing(reader: Reader) -> None:
     content = 'x"usage":{"completion_tokens":1},"finish_reason":"length"' * 2000
     assert reader.read(pieces(json.dumps(vllm(content)).encode(), 4096)) == EXPECTED
