@@ -289,7 +289,8 @@ return function(policy_name, seed)
   function gateway.enter(id, flow, now, most, priority)
     local r = records[id]
     local w = {
-      id = id, record = r, priority = priority or "normal", class = r.class, flow = flow, work = r.prompt + math.ceil(r.mean),
+      id = id, request = r, priority = priority or "normal", long = r.class == "high", flow = flow,
+      work = r.prompt + math.ceil(r.mean),
       reason = "full", until_ms = now + most,
     }
     waiters[id] = w
@@ -313,10 +314,10 @@ return function(policy_name, seed)
   end
 
   local function try(w, apart)
-    local index, reason = choose(w.record, serving_at, apart)
+    local index, reason = choose(w.request, serving_at, apart)
     w.reason = reason
     if index then
-      take(w.record, index, serving_at)
+      take(w.request, index, serving_at)
     end
     return index
   end
@@ -325,9 +326,9 @@ return function(policy_name, seed)
     if w.reason ~= "full" then
       return nil
     end
-    query.prompt, query.draw, query.apart = w.record.prompt, w.record.draw, nil
+    query.prompt, query.draw, query.apart = w.request.prompt, w.request.draw, nil
     local count = eligible.filter(fleet, pool, query, candidates)
-    local index = room.soonest(view, candidates, count, w.record, before and before + 1)
+    local index = room.soonest(view, candidates, count, w.request, before and before + 1)
     return index and index - 1
   end
 

@@ -107,7 +107,7 @@ function _M.update(w, now, most_hints)
   end
   if ok then
     hint.note(told, position, now)
-    metrics.add("early_hints", 1, w.record.model)
+    metrics.add("early_hints", 1, w.request.model)
   elseif broken then
     return false
   end

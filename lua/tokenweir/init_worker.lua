@@ -143,8 +143,8 @@ function _M.start()
   posix.keep_freed(FREED_KEPT)
   -- Workers are forked from one master, and would draw the same numbers.
   math.randomseed(ngx.worker.pid() * 65536 + now % 65536)
-  local slot, err = region.claim(ngx.worker.pid())
-  if not slot then
+  local entry, err = region.claim(ngx.worker.pid())
+  if not entry then
     ngx.log(ngx.ERR, "tokenweir: this worker's load is not seen by the others: ", err)
   end
   if config.current.body_dir then

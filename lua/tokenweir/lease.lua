@@ -35,10 +35,10 @@ local function buckets_of(sum)
 end
 
 local function backends()
-  local _, slots, count = region.live()
+  local _, workers, count = region.live()
   local used = 0
   for k = 1, count do
-    used = max(used, slots[k].used)
+    used = max(used, workers[k].used)
   end
   local list = {}
   for place = 0, used - 1 do

@@ -54,9 +54,9 @@ local function idle_backend(index)
 end
 
 local function idle_model(index)
-  local _, slots, count = region.live()
+  local _, workers, count = region.live()
   for k = 1, count do
-    if slots[k].depth[index] ~= 0 then
+    if workers[k].depth[index] ~= 0 then
       return false
     end
   end

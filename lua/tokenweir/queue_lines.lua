@@ -7,7 +7,7 @@ local region = require "tokenweir.region"
 
 local hear, somebody, tell = gateways.hear, gateways.somebody, gateways.tell
 local huge, min = math.huge, math.min
-local live, own_slot = region.live, region.own
+local live, own_entry = region.live, region.own
 local LAST_CLASS = queue_memory.LAST_CLASS
 
 local _M = {}
@@ -21,7 +21,7 @@ end
 --- This worker's line of a model's queue: to be written.
 -- @return tw_line
 function _M.line(model)
-  local own = own_slot()
+  local own = own_entry()
   own.lined[model] = 1
   return own.line[model]
 end
@@ -29,12 +29,12 @@ end
 --- @param out table that gets the other live workers' lines of a model's queue
 -- @return number of them
 function _M.other_lines(model, out)
-  local _, slots, count = live()
-  local own, n = own_slot(), 0
+  local _, workers, count = live()
+  local own, n = own_entry(), 0
   for k = 1, count do
-    if slots[k] ~= own then
+    if workers[k] ~= own then
       n = n + 1
-      out[n] = slots[k].line[model]
+      out[n] = workers[k].line[model]
     end
   end
   return n
@@ -58,17 +58,17 @@ end
 --- Publishes that one more of this worker's requests waits for a model, or, by -1, one less.
 -- @param class number of the priority class; @param bytes of the request
 function _M.count(model, class, more, bytes)
-  local own = own_slot()
+  local own = own_entry()
   own.depth[model] = own.depth[model] + more
   own.waiting_bytes[class] = own.waiting_bytes[class] + more * bytes
 end
 
 --- @return number of requests that wait for a model, in all workers
 function _M.depth(model)
-  local _, slots, count = live()
+  local _, workers, count = live()
   local sum = 0
   for k = 1, count do
-    sum = sum + slots[k].depth[model]
+    sum = sum + workers[k].depth[model]
   end
   return sum
 end
@@ -83,11 +83,11 @@ function _M.front(model, order, now, wall)
   elseif order == "fifo" then
     queue.offset = wall - now
   end
-  local _, slots, count = live()
+  local _, workers, count = live()
   local least = huge
   for k = 1, count do
-    if slots[k].depth[model] > 0 then
-      least = min(least, slots[k].line[model].lowest)
+    if workers[k].depth[model] > 0 then
+      least = min(least, workers[k].line[model].lowest)
     end
   end
   if least < huge then
@@ -108,11 +108,11 @@ end
 --- @param class number of the priority class, or nil: of all
 -- @return number since when the oldest waiter of a model waits, over all workers, 0: nobody does; the id of its key
 function _M.oldest(model, class)
-  local _, slots, count = live()
+  local _, workers, count = live()
   local oldest, key = 0, ""
   for k = 1, count do
-    if slots[k].depth[model] > 0 then
-      local line = slots[k].line[model]
+    if workers[k].depth[model] > 0 then
+      local line = workers[k].line[model]
       for c = class or 0, class or LAST_CLASS do
         local since = line.oldest[c]
         if since ~= 0 and (oldest == 0 or since < oldest) then
@@ -127,11 +127,11 @@ end
 --- @param class number of the priority class
 -- @return number of requests of a class that wait for a model; their bytes
 function _M.of_class(model, class)
-  local _, slots, count = live()
+  local _, workers, count = live()
   local requests, bytes = 0, 0
   for k = 1, count do
-    if slots[k].depth[model] > 0 then
-      local line = slots[k].line[model]
+    if workers[k].depth[model] > 0 then
+      local line = workers[k].line[model]
       requests, bytes = requests + line.count[class], bytes + line.bytes[class]
     end
   end
@@ -141,11 +141,11 @@ end
 --- @param class number of the priority class, or nil: of all
 -- @return number bytes of the requests that wait in this gateway
 function _M.waiting_bytes(class)
-  local _, slots, count = live()
+  local _, workers, count = live()
   local sum = 0
   for k = 1, count do
     for c = class or 0, class or LAST_CLASS do
-      sum = sum + slots[k].waiting_bytes[c]
+      sum = sum + workers[k].waiting_bytes[c]
     end
   end
   return sum

@@ -9,7 +9,7 @@ local _M = {}
 --- A waiter was given a place.
 -- @param tide of releases; @param released_at when the last of them was, ms
 function _M.served(w, now, tide, released_at)
-  local model, waited = w.record.model, now - w.came
+  local model, waited = w.request.model, now - w.came
   observe("queue_wait", waited / 1000, model, w.priority)
   -- It had been tried in vain, and a place was given back since.
   if w.blocked >= 0 and tide == tide and w.blocked ~= tide then

@@ -61,7 +61,7 @@ local function refresh(entry, known)
 end
 
 local function try(w, apart, tide)
-  local r, known = w.record, known_now
+  local r, known = w.request, known_now
   local pool = known.fleet.models[r.model]
   if not pool then
     return nil
@@ -79,7 +79,7 @@ end
 
 -- The place that the first one will be able to use soonest. Other models' requests may want it too.
 local function hold(w, before)
-  local place = w.record.pool and w.reason == "full" and soonest(known_now, w.record, now_now, before) or nil
+  local place = w.request.pool and w.reason == "full" and soonest(known_now, w.request, now_now, before) or nil
   if place then
     queue_lines.hold(w.place, place, now_now + HELD_MS)
   end
@@ -103,7 +103,7 @@ local function serve(entry, now)
     uncount(w)
     w.granted = true
     queue_metrics.served(w, now, tide, released_at)
-    w.record.semaphore:post(1)
+    w.request.semaphore:post(1)
   end
   if q.stuck and now - swept_at > SWEEP_MS then
     swept_at = now
@@ -113,7 +113,7 @@ end
 
 -- Sees whether a waiter has a backend to wait for. Those that any backend may serve share one answer.
 local function seek_for(w)
-  local r = w.record
+  local r = w.request
   local found
   r.pool = known_now.fleet.models[r.model] or r.pool
   if r.precision or r.pin then
@@ -175,9 +175,9 @@ local function guess()
 end
 
 --- Puts a request into its model's queue.
--- @param w see `core/queue`, with `record`; it gets `place` besides
+-- @param w see `core/queue`, with `request`; it gets `place` besides
 function _M.enter(w, known, now)
-  local r = w.record
+  local r = w.request
   w.place = r.pool.place
   local entry = entry_of(w.place)
   refresh(entry, known)

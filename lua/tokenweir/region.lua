@@ -5,10 +5,10 @@
 -- exec), so old workers that still drain and new ones count in the same place. A full restart begins with zeros.
 -- `nginx -t` makes one of its own and drops it. A changed layout is another file: it is never cut under its users.
 --
--- A worker claims a slot by a write lock on one byte of the file. The kernel drops the lock when the process dies,
--- however it dies, so a slot whose lock can be taken belonged to a dead worker: whoever sees that clears the row.
+-- A worker claims an entry by a write lock on one byte of the file. The kernel drops the lock when the process dies,
+-- however it dies, so an entry whose lock can be taken belonged to a dead worker: whoever sees that clears it.
 -- A worker must never close a descriptor of this file: that would drop its lock.
--- Each row has one writer, so counts are never torn, and readers need no lock.
+-- Each entry has one writer, so counts are never torn, and readers need no lock.
 local bytes = require "tokenweir.core.bytes"
 local ffi = require "ffi"
 local clock = require "tokenweir.clock"
@@ -24,8 +24,8 @@ local cast, fill = ffi.cast, ffi.fill
 local same = bytes.same
 local time, tonumber = os.time, tonumber
 
-local SLOTS, MODELS, SIZE, VERSION = layout.SLOTS, layout.MODELS, layout.SIZE, layout.VERSION
--- Byte 0 .. SLOTS - 1: the slots' locks.
+local WORKERS, MODELS, SIZE, VERSION = layout.WORKERS, layout.MODELS, layout.SIZE, layout.VERSION
+-- Byte 0 .. WORKERS - 1: the entries' locks.
 local GUARD_BYTE = 1000
 local PEERS_BYTE = 1001
 local GUARD_TRIES, GUARD_WAIT_US = 250, 200
@@ -34,12 +34,12 @@ local NAN = 0 / 0
 local MAGIC = 0x7765697274776f74ULL
 local HEADER = ffi.typeof("uint64_t[4]")
 
-local _M = { SLOTS = SLOTS, BACKENDS = layout.BACKENDS, MODELS = MODELS, SIZE = SIZE }
+local _M = { WORKERS = WORKERS, BACKENDS = layout.BACKENDS, MODELS = MODELS, SIZE = SIZE }
 
-local fd, map, flags  -- flags: uint8_t[SLOTS] over map.live
-local own, own_slot
-local rows, row_slots, row_count, generation = {}, {}, 0, 0
-local seen_live = ffi.new("uint8_t[?]", SLOTS)
+local fd, map, flags  -- flags: uint8_t[WORKERS] over map.live
+local own, own_index
+local rows, row_workers, row_count, generation = {}, {}, 0, 0
+local seen_live = ffi.new("uint8_t[?]", WORKERS)
 
 --- The descriptor of this layout's region that this process or the one before exec opened already.
 local function find_open()
@@ -103,67 +103,67 @@ end
 
 -- What a worker gave back stays counted when it goes, or a later sum would be one that was there before. Its own count
 -- is odd until then: nobody takes what he sums up meanwhile for a sum.
-local function keep_releases(slot)
-  local releases = slot.releases
+local function keep_releases(worker)
+  local releases = worker.releases
   if releases ~= 0 then
     local even = releases + releases % 2
-    slot.releases = even + 1
+    worker.releases = even + 1
     map.releases = map.releases + even
   end
 end
 
 --- Takes what a gone worker left out of every sum; its arrivals and releases stay counted.
-local function clear_slot(index)
-  local slot = map.slot[index]
-  keep_releases(slot)
+local function clear_entry(index)
+  local worker = map.worker[index]
+  keep_releases(worker)
   flags[index] = 0
   for m = 0, MODELS - 1 do
-    if slot.arrivals[m] ~= 0 then
-      map.arrivals[m] = map.arrivals[m] + slot.arrivals[m]
-      slot.arrivals[m] = 0
+    if worker.arrivals[m] ~= 0 then
+      map.arrivals[m] = map.arrivals[m] + worker.arrivals[m]
+      worker.arrivals[m] = 0
     end
   end
   for m = 0, MODELS - 1 do
-    if slot.lined[m] ~= 0 then
-      map.queue[m].served = map.queue[m].served + slot.line[m].served
-      fill(slot.line[m], queue_memory.LINE_SIZE)
+    if worker.lined[m] ~= 0 then
+      map.queue[m].served = map.queue[m].served + worker.line[m].served
+      fill(worker.line[m], queue_memory.LINE_SIZE)
     end
   end
-  fill(slot.lined, ffi.sizeof(slot.lined))
-  fill(slot.depth, ffi.sizeof(slot.depth))
-  fill(slot.waiting_bytes, ffi.sizeof(slot.waiting_bytes))
-  if slot.used > 0 then
-    fill(slot.load, slot.used * load.SIZE)
+  fill(worker.lined, ffi.sizeof(worker.lined))
+  fill(worker.depth, ffi.sizeof(worker.depth))
+  fill(worker.waiting_bytes, ffi.sizeof(worker.waiting_bytes))
+  if worker.used > 0 then
+    fill(worker.load, worker.used * load.SIZE)
   end
-  slot.used, slot.pid, slot.releases, slot.released_at = 0, 0, 0, 0
+  worker.used, worker.pid, worker.releases, worker.released_at = 0, 0, 0, 0
   return true
 end
 
--- A guard held for long means a stopped process: better an inexact sum of arrivals than a row that never clears.
+-- A guard held for long means a stopped process: better an inexact sum of arrivals than an entry that never clears.
 local function clear_guarded(index)
-  if not _M.guarded(clear_slot, index) then
-    clear_slot(index)
+  if not _M.guarded(clear_entry, index) then
+    clear_entry(index)
   end
 end
 
 local function list_live()
   row_count, generation = 0, generation + 1
-  for index = 0, SLOTS - 1 do
+  for index = 0, WORKERS - 1 do
     if flags[index] ~= 0 then
       row_count = row_count + 1
-      rows[row_count] = map.slot[index].load
-      row_slots[row_count] = map.slot[index]
+      rows[row_count] = map.worker[index].load
+      row_workers[row_count] = map.worker[index]
     end
   end
-  if own_slot == -1 then
+  if own_index == -1 then
     row_count = row_count + 1
-    rows[row_count], row_slots[row_count] = own.load, own
+    rows[row_count], row_workers[row_count] = own.load, own
   end
 end
 
--- Locks a slot that nobody has, cleared.
-local function free_slot()
-  for index = 0, SLOTS - 1 do
+-- Locks an entry that nobody has, cleared.
+local function free_entry()
+  for index = 0, WORKERS - 1 do
     if posix.try_lock(fd, index) then
       clear_guarded(index)
       return index
@@ -171,53 +171,53 @@ local function free_slot()
   end
 end
 
---- Takes a slot for this worker; in init_worker.
--- A worker that finds no free slot, as after many reloads within the time that streams may take to finish, counts in
+--- Takes an entry for this worker; in init_worker.
+-- A worker that finds none free, as after many reloads within the time that streams may take to finish, counts in
 -- memory of its own until `sweep` finds one: it serves, but others do not see its load.
 -- @param pid number
--- @return number the slot; or nil, err
+-- @return number of the entry; or nil, err
 function _M.claim(pid)
-  local index = free_slot()
+  local index = free_entry()
   if index then
-    own, own_slot = map.slot[index], index
+    own, own_index = map.worker[index], index
     own.pid, own.claimed_at = pid, now_ms()
     flags[index] = 1
     return index
   end
-  own, own_slot = ffi.new("tw_slot"), -1
+  own, own_index = ffi.new("tw_worker"), -1
   own.pid, own.claimed_at = pid, now_ms()
   list_live()
-  return nil, "all " .. SLOTS .. " slots of the shared region are taken by running workers"
+  return nil, "all " .. WORKERS .. " entries of the shared region are taken by running workers"
 end
 
---- Gives this worker's slot back, when it exits.
+--- Gives this worker's entry back, when it exits.
 function _M.release()
-  if own_slot and own_slot >= 0 then
-    clear_guarded(own_slot)
-    posix.unlock(fd, own_slot)
-    own, own_slot = ffi.new("tw_slot"), nil
+  if own_index and own_index >= 0 then
+    clear_guarded(own_index)
+    posix.unlock(fd, own_index)
+    own, own_index = ffi.new("tw_worker"), nil
   end
 end
 
--- Moves what this worker counts by itself into a slot, where one is free by now.
+-- Moves what this worker counts by itself into an entry, where one is free by now.
 local function move_in()
-  local index = free_slot()
+  local index = free_entry()
   if index then
-    ffi.copy(map.slot[index], own, ffi.sizeof("tw_slot"))
-    own, own_slot = map.slot[index], index
+    ffi.copy(map.worker[index], own, ffi.sizeof("tw_worker"))
+    own, own_index = map.worker[index], index
     flags[index] = 1
   end
 end
 
---- Clears the rows of workers that died.
+--- Clears the entries of workers that died.
 -- @return number how many there were
 function _M.sweep()
-  if own_slot == -1 then
+  if own_index == -1 then
     move_in()
   end
   local count = 0
-  for index = 0, SLOTS - 1 do
-    if flags[index] ~= 0 and index ~= own_slot and posix.try_lock(fd, index) then
+  for index = 0, WORKERS - 1 do
+    if flags[index] ~= 0 and index ~= own_index and posix.try_lock(fd, index) then
       clear_guarded(index)
       posix.unlock(fd, index)
       count = count + 1
@@ -227,14 +227,14 @@ function _M.sweep()
 end
 
 --- The rows that count.
--- @return table of tw_load arrays (index 0 .. BACKENDS - 1), table of tw_slot, both valid at 1 .. count; count.
+-- @return table of tw_load arrays (index 0 .. BACKENDS - 1), table of tw_worker, both valid at 1 .. count; count.
 --   The tables are reused.
 function _M.live()
-  if not same(flags, seen_live, SLOTS) then
-    ffi.copy(seen_live, flags, SLOTS)
+  if not same(flags, seen_live, WORKERS) then
+    ffi.copy(seen_live, flags, WORKERS)
     list_live()
   end
-  return rows, row_slots, row_count
+  return rows, row_workers, row_count
 end
 
 --- @return number that changes when a worker comes or goes
@@ -243,7 +243,7 @@ function _M.generation()
   return generation
 end
 
---- This worker's slot (tw_slot): the only one that it may write.
+--- This worker's entry (tw_worker): the only one that it may write.
 function _M.own()
   return own
 end
@@ -307,18 +307,18 @@ end
 --- @return number that is another one after every release in any worker, NaN while one is under way; when the last
 --   was, ms
 function _M.tide()
-  local _, slots, count = _M.live()
+  local _, workers, count = _M.live()
   local gone = map.releases
   local sum, last = gone, 0
   for k = 1, count do
-    local slot = slots[k]
-    local releases = slot.releases
+    local worker = workers[k]
+    local releases = worker.releases
     if releases % 2 ~= 0 then
       return NAN, last
     end
     sum = sum + releases
-    if slot.released_at > last then
-      last = slot.released_at
+    if worker.released_at > last then
+      last = worker.released_at
     end
   end
   return map.releases == gone and sum or NAN, last
@@ -341,10 +341,10 @@ end
 
 --- @return number requests for a model since the gateway started
 function _M.arrivals(model)
-  local _, slots, count = _M.live()
+  local _, workers, count = _M.live()
   local sum = map.arrivals[model]
   for k = 1, count do
-    sum = sum + slots[k].arrivals[model]
+    sum = sum + workers[k].arrivals[model]
   end
   return sum
 end

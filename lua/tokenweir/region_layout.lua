@@ -1,4 +1,4 @@
---- What lies where in the memory that all workers of a gateway share (`region.lua`): declares `tw_region`, `tw_slot`
+--- What lies where in the memory that all workers of a gateway share (`region.lua`): declares `tw_region`, `tw_worker`
 -- and `tw_name`. Another layout needs another `VERSION`: workers that still drain go on in the old one.
 local contract = require "tokenweir.contract"
 local ffi = require "ffi"
@@ -10,7 +10,7 @@ require "tokenweir.core.sessions.cache_memory"  -- declares tw_cache_memory
 
 local _M = {
   VERSION = 9,
-  SLOTS = 128,  -- workers at once, those that drain included
+  WORKERS = 128,  -- workers at once, those that drain included
   BACKENDS = contract.numbers.max_backends,
   MODELS = contract.numbers.max_models,
 }
@@ -25,13 +25,13 @@ typedef struct {
   double lined[MODELS];           /* 1: something was written into that line */
   tw_line line[MODELS];
   tw_load load[BACKENDS];
-} tw_slot;
+} tw_worker;
 typedef struct {
   uint64_t magic, layout, size, born;   /* born: wall time in seconds */
   double peers_at, peers_current, peers_used[2];
   double held_until, held_place, held_model;   /* a backend that is held for a model's first waiter */
   double releases;                /* of workers that are gone */
-  uint64_t live[SLOT_WORDS];
+  uint64_t live[LIVE_WORDS];
   double arrivals[MODELS];        /* of workers that are gone */
   tw_name backend_name[BACKENDS], model_name[MODELS];
   tw_health health[BACKENDS];
@@ -39,12 +39,12 @@ typedef struct {
   tw_known_set known[KNOWN_SETS];
   tw_queue queue[MODELS];
   tw_cache_memory cache;
-  tw_slot slot[SLOTS];
+  tw_worker worker[WORKERS];
 } tw_region;
 ]]
 
 ffi.cdef((DEFINITION:gsub("%u%u[%u_]+", {
-  MODELS = _M.MODELS, BACKENDS = _M.BACKENDS, SLOTS = _M.SLOTS, SLOT_WORDS = _M.SLOTS / 8,
+  MODELS = _M.MODELS, BACKENDS = _M.BACKENDS, WORKERS = _M.WORKERS, LIVE_WORDS = _M.WORKERS / 8,
   CLASSES = queue_memory.LAST_CLASS + 1, KNOWN_SETS = known_sessions.SETS,
 })))
 

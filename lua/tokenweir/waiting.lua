@@ -45,7 +45,7 @@ local function waiter_of(r)
   local key = r.key
   r.semaphore = r.semaphore or semaphore.new(0)
   return {
-    record = r, priority = r.priority, class = r.class,
+    request = r, priority = r.priority, long = r.class == "high",
     work = r.prompt + tokens(r.mean, MAX_TOKENS) * min(r.n, MAX_SEQUENCES),
     flow = key and "key " .. key.id or variable("binary_remote_addr"), weight = key and key.weight or 1,
     label = key and key.id or "", bytes = tonumber(ngx.var.request_length),
@@ -60,13 +60,13 @@ local function step_down(w)
   pilot = nil
   local other = queues.any()
   if other then
-    other.record.semaphore:post(1)
+    other.request.semaphore:post(1)
   end
 end
 
 local function leave(w)
   queues.leave(w)
-  w.record.waiter = nil
+  w.request.waiter = nil
   step_down(w)
 end
 
@@ -84,15 +84,15 @@ _M.will_wake = region.gives_back
 --- A place of a backend was given back in this worker: whoever waits here looks at once.
 function _M.wake(now)
   gave_back(now)
-  if pilot and pilot.record.semaphore:count() < 0 then
-    pilot.record.semaphore:post(1)
+  if pilot and pilot.request.semaphore:count() < 0 then
+    pilot.request.semaphore:post(1)
   end
 end
 
 -- Wakes those who are to be dropped, whenever a snapshot was applied: they need not wait for their turn to hear it.
 local function wake_low(w)
   if w.priority == "low" then
-    w.record.semaphore:post(1)
+    w.request.semaphore:post(1)
   end
 end
 
@@ -156,7 +156,7 @@ local function sleep(w, until_ms, now)
   elseif w.told then
     seconds = min(TELL_S, seconds)
   end
-  w.record.semaphore:wait(seconds)
+  w.request.semaphore:wait(seconds)
 end
 
 -- Tells one that asked for it where it stands. Its client can be served no more if that fails in the middle.

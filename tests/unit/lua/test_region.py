@@ -33,9 +33,9 @@ def region(runtime: Any) -> Iterator[Any]:
 
 
 def pids(runtime: Any, region: Any) -> list[int]:
-    """Who has the slots, as all workers see it."""
-    pid = runtime.eval(b"function(map, k) return map.slot[k].pid end")
-    found = (int(pid(region.map(), k)) for k in range(int(region.SLOTS)))
+    """Who has the entries, as all workers see it."""
+    pid = runtime.eval(b"function(map, k) return map.worker[k].pid end")
+    found = (int(pid(region.map(), k)) for k in range(int(region.WORKERS)))
     return [process for process in found if process]
 
 
@@ -69,7 +69,7 @@ def test_one_that_died_in_the_middle_of_a_release_counts_as_done_with_it(region:
     assert tide(region) == before + 2
 
 
-def test_a_worker_that_found_every_slot_taken_moves_into_the_first_that_is_free(
+def test_a_worker_that_found_every_entry_taken_moves_into_the_first_that_is_free(
     runtime: Any, region: Any
 ) -> None:
     region.release()
@@ -79,16 +79,16 @@ def test_a_worker_that_found_every_slot_taken_moves_into_the_first_that_is_free(
         if entry.is_symlink() and "tokenweir-region" in str(entry.readlink())
     }
     take_all = (
-        f"import fcntl; fcntl.lockf({file}, fcntl.LOCK_EX, {int(region.SLOTS)}); print(flush=True); input()"
+        f"import fcntl; fcntl.lockf({file}, fcntl.LOCK_EX, {int(region.WORKERS)}); print(flush=True); input()"
     )
     with subprocess.Popen(
         [sys.executable, "-c", take_all], stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[file]
     ) as others:
         assert others.stdout
         others.stdout.readline()
-        slot, problem = region.claim(os.getpid())
-        assert slot is None
-        assert b"slots" in problem
+        entry, problem = region.claim(os.getpid())
+        assert entry is None
+        assert b"entries" in problem
         region.arrive(0)
         region.sweep()
         assert pids(runtime, region) == []

@@ -1,7 +1,7 @@
 --- The elastic buffer of one model: who waits where no backend has room, and whose turn it is.
 --
 --   local q = queue.new(settings)                      -- for a process of its own: a test, the simulator
---   local w = { priority = "normal", flow = "key-a", work = 700, record = ... }
+--   local w = { priority = "normal", flow = "key-a", work = 700, request = ... }
 --   queue.push(q, w, now)
 --   local w, found = queue.next(q, now, tide, try, hold)   -- again and again until it returns nil
 --   queue.remove(q, w, now)                            -- one that gives up; whom `next` returns is out already
@@ -9,7 +9,7 @@
 --
 -- A waiter `w` is a table of the caller's:
 --   priority  "high", "normal" or "low"
---   class     output class, "low" or "high"; only for the order `score`
+--   long      whether a long output is expected; only for the order `score`
 --   flow      string; the waiters of one flow share its part
 --   work      predicted tokens: prompt, and output of all choices
 --   weight    of the flow (default 1), times that of the class
@@ -76,7 +76,7 @@ local function set_key(q, w, now, alone)
   if order == "fifo" then
     w.key = now
   elseif order == "score" then
-    w.key = w.class == "high" and LONG + now or now
+    w.key = w.long and LONG + now or now
   else
     w.cost = w.work / ((w.weight or 1) * q.weights[CLASS[w.priority]])
     w.tag = tags.give(q.shared, w.flow_id, w.cost, alone)

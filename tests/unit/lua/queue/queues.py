@@ -66,7 +66,7 @@ class Queues:
                 b"name": name.encode(),
                 b"flow": (flow or name).encode(),
                 b"priority": priority.encode(),
-                b"class": output.encode(),
+                b"long": output == "high",
                 b"work": work,
                 b"weight": weight,
                 b"bytes": 10,
