@@ -141,7 +141,7 @@ function _M.read(r)
   local p, size = body_bytes.get()
   local path = not p and get_body_file()
   if r.kind == "other" then
-    if not p and not path then
+    if not path and (not p or size == 0) then
       return
     elseif is_form() then
       return read_form(r, p, size, path)

@@ -244,6 +244,17 @@ def test_what_a_key_used_at_another_gateway_counts(
     assert second.post(headers=bearer()).status_code == 429
 
 
+@pytest.mark.parametrize("path", ["/v1/responses/resp_1/cancel", "/v1/files"])
+def test_a_request_without_a_body_is_no_malformed_one_for_a_key_of_some_models(
+    start_gateway: Start, upstream: Upstream, path: str
+) -> None:
+    gateway = start_gateway([backend(upstream)], {"keys": [key(models=["llama"])]})
+    assert gateway.post(path, b"", bearer()).status_code == 200
+    assert upstream.received[0].headers["content-length"] == "0"
+    gateway.publish(backend(upstream, models={"other": "other"}))
+    assert gateway.post(path, b"", bearer()).status_code == 404
+
+
 def test_priority_is_bounded_by_the_key(start_gateway: Start, upstream: Upstream) -> None:
     gateway = start_gateway([backend(upstream)], {"keys": [key(max_priority="normal")]}, workers=1)
     for asked in ("high", "low", "urgent"):
