@@ -12,6 +12,7 @@ from sidecar.api.backends import CHANGE
 from sidecar.api.plane import Admin, Plane
 from sidecar.clock import monotonic_ms
 from tokenweir.contract.records import ModelControl
+from tokenweir.contract.values import PLAIN
 
 router = APIRouter(prefix="/api", tags=["control"])
 
@@ -65,7 +66,7 @@ class VariantChange(BaseModel):
         list[Annotated[str, Field(max_length=4096)]],
         Field(min_length=1, max_length=256, description="of the engine, in place of its own"),
     ]
-    precision: Annotated[str, Field(max_length=16, description="of the weights then")] = ""
+    precision: Annotated[str, Field(max_length=16, pattern=PLAIN, description="of the weights then")] = ""
     deadline_s: Annotated[
         float, Field(ge=0, le=86_400, description="how long requests that run there may finish")
     ] = 600

@@ -78,7 +78,8 @@ def _answer(status: int, message: str, headers: dict[str, str] | None = None) ->
 def _name(host: str) -> str:
     """The Host header without its port."""
     if host.startswith("["):
-        return host[1:].partition("]")[0]
+        name, _, rest = host[1:].partition("]")
+        return host if rest and not rest.startswith(":") else name
     return host.partition(":")[0]
 
 

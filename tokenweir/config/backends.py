@@ -13,6 +13,7 @@ from tokenweir.config.actuators import ActuatorConfig, WeightsConfig
 from tokenweir.config.section import Section
 from tokenweir.config.transfer import BackendTransferConfig
 from tokenweir.contract.records import Id, ModelName, Role
+from tokenweir.contract.values import PLAIN
 
 Engine = Literal["auto", "vllm", "sglang", "tgi", "llamacpp", "trtllm", "ollama"]
 
@@ -22,7 +23,9 @@ class BackendTls(Section):
 
     verify: Annotated[bool, Field(description="check the server's certificate")] = True
     ca: Annotated[str | None, Field(description="PEM file; null: the system's")] = None
-    server_name: Annotated[str | None, Field(description="expected name; null: the URL's host")] = None
+    server_name: Annotated[
+        str | None, Field(pattern=PLAIN, description="expected name; null: the URL's host")
+    ] = None
 
 
 def _is_address(host: str) -> bool:
@@ -78,7 +81,9 @@ class BackendConfig(Section):
         str | None, Field(description="kind, for the first cost figures: A100-80G, H100, T4, ...")
     ] = None
     gpus: Annotated[int, Field(ge=1, le=64, description="GPUs of this server (tensor parallel)")] = 1
-    precision: Annotated[str, Field(max_length=16, description="of the weights: fp16, fp8, int4, ...")] = ""
+    precision: Annotated[
+        str, Field(max_length=16, pattern=PLAIN, description="of the weights: fp16, fp8, int4, ...")
+    ] = ""
     role: Annotated[
         Role, Field(description="standby and fallback get requests only when they are needed")
     ] = Role.ACTIVE
@@ -112,10 +117,11 @@ class BackendConfig(Section):
         Field(max_length=16, description="which GPUs, by the exporter's labels, for example {pod: vllm-a-0}"),
     ] = {}
     api_key_file: Annotated[
-        str | None, Field(max_length=1024, description="file with the key that this server wants")
+        str | None,
+        Field(max_length=1024, pattern=PLAIN, description="file with the key that this server wants"),
     ] = None
     host_header: Annotated[
-        str | None, Field(max_length=260, description="Host for the server; null: the URL's")
+        str | None, Field(max_length=260, pattern=PLAIN, description="Host for the server; null: the URL's")
     ] = None
     tls: BackendTls = BackendTls()
     group: Annotated[

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from tokenweir.config.backends import Engine
 from tokenweir.config.places import Section, locate, sections
+from tokenweir.contract.values import PLAIN
 
 EXAMPLES: dict[str, str] = {
     "backends": "backends: [http://10.0.0.11:8000, http://10.0.0.12:8000]",
@@ -118,6 +119,8 @@ def describe(details: Iterable[Mapping[str, Any]], root: Section) -> list[str]:
             problems.append(f"`{_path([*written, key])}` is not a key of the configuration{hint}")
             continue
         message = item["msg"].removeprefix("Value error, ")
+        if item.get("ctx", {}).get("pattern") == PLAIN:
+            message = "control characters cannot stand in it"
         if not location and item["type"] == "value_error":
             problems += message.splitlines()  # of the whole: each line names its keys itself
             continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field
 
@@ -16,7 +16,10 @@ Hashed = Annotated[int, Field(ge=0, le=2**53)]
 
 Id = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 
-ModelName = Annotated[str, Field(min_length=1, max_length=256)]
+PLAIN: Final = r"^[^\x00-\x1f\x7f]*$"
+"""What may end in a header or a log line; a gateway refuses a snapshot with anything else."""
+
+ModelName = Annotated[str, Field(min_length=1, max_length=256, pattern=PLAIN)]
 
 PathPrefix = Annotated[
     str, Field(min_length=5, max_length=256, pattern=r"^/v1/[A-Za-z0-9_.~-][A-Za-z0-9_.~/-]*$")

@@ -35,7 +35,8 @@ async def test_without_a_token_this_host_may_enter_by_its_own_names(host):
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "127.0.0.1.evil.example", "10.0.0.1:8081", "", "localhost.evil"]
+    "host",
+    ["evil.example", "127.0.0.1.evil.example", "10.0.0.1:8081", "", "localhost.evil", "[::1].evil.example"],
 )
 async def test_without_a_token_a_rebound_name_is_refused(host):
     assert await status(host=host) == 403

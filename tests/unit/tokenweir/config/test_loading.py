@@ -33,6 +33,26 @@ def test_models_may_be_a_list_or_a_map_to_the_engines_names() -> None:
     assert [backend.models for backend in config.backends] == [{"m": "m"}, {"m": "org/m"}, {"m": "m"}]
 
 
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"models": {"m": "a\nb"}},
+        {"models": ["m\0"]},
+        {"precision": "fp8\n"},
+        {"host_header": "a\r\nX-Evil: b"},
+        {"tls": {"server_name": "a\x7f"}},
+        {"api_key_file": "a\tb"},
+    ],
+)
+def test_what_no_gateway_would_take_is_refused_by_its_key(members: dict[str, object]) -> None:
+    text = json.dumps({"backends": [{"url": "http://a", **members}]})
+    with pytest.raises(ConfigError) as refusal:
+        parse(text, "t.yaml")
+    problem = refusal.value.problems[0]
+    assert next(iter(members)) in problem
+    assert "control characters cannot stand in it" in problem
+
+
 def test_sizes_and_times_are_written_as_people_write_them() -> None:
     config = parse(
         "limits: {body_max: 1MiB, body_memory: 512k, idle: 10m, deadline: 1.5s}\nqueue: {max_wait: 20}", "t"
