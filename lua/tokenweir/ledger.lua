@@ -10,6 +10,7 @@ local load = require "tokenweir.core.backend.load"
 local policy = require "tokenweir.core.policy"
 local region = require "tokenweir.region"
 local lingering = require "tokenweir.lingering"
+local step_time = require("tokenweir.core.backend.step_time").of
 
 local add_totals, copy_totals = load.add_totals, load.copy_totals
 local add_buckets, clear_buckets = load.add_buckets, load.clear_buckets
@@ -250,7 +251,7 @@ local function estimate(r, known_fleet, i, now)
     return 0
   end
   local sum = total(nil, i)
-  local step = known_fleet.base[i] + known_fleet.per_sequence[i] * sum.n + known_fleet.per_kv_token[i] * sum.held
+  local step = step_time(known_fleet, i, sum.n, sum.held)
   return floor(elapsed / step) * r.n
 end
 

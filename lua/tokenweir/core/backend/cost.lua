@@ -1,4 +1,6 @@
 --- What it costs to send a request to a backend: the figures by which candidates are ranked. Lower is better.
+local step_time = require("tokenweir.core.backend.step_time").of
+
 local _M = {}
 
 local WORST_ERROR_RATE = 0.9
@@ -14,7 +16,7 @@ local function burden(fleet, i)
 end
 
 --- ms until the request is complete, at the speed that the backend will have then:
---   prefill ahead + own prefill + mean output * step, with step = base + per_sequence * n + per_kv_token * future
+--   prefill ahead + own prefill + mean output * step, with step the time of a step of n sequences that hold `future`,
 -- and future = held + half of the remaining. Two factors even out the load before anything is slow: step against the
 -- step with this request alone, as the backend will not get emptier meanwhile; and 1 + crowding * n / relative speed.
 --
@@ -31,11 +33,10 @@ function _M.completion(view, i, own)
   if prompt < 0 then
     prompt = 0
   end
-  local base, per_sequence, per_kv_token = fleet.base[i], fleet.per_sequence[i], fleet.per_kv_token[i]
   local alone = own.prompt + 0.5 * own.remaining
-  local step = base + per_sequence * n + per_kv_token * (row.held + 0.5 * row.remaining + alone)
+  local step = step_time(fleet, i, n, row.held + 0.5 * row.remaining + alone)
   local speed = fleet.relative_speed[i]
-  local crowded = step / (base + per_sequence * own.n + per_kv_token * alone) * (1 + settings.crowding * n / speed)
+  local crowded = step / step_time(fleet, i, own.n, alone) * (1 + settings.crowding * n / speed)
   local prefill = prompt * fleet.prefill[i]
   local ms = row.prefill * fleet.prefill[i] + prefill + own.expected * step
   return (ms * crowded + settings.stall * prefill * row.n * speed) * burden(fleet, i)
