@@ -5,7 +5,7 @@ local ffi = require "ffi"
 local documents = require "tokenweir.documents"
 local ledger = require "tokenweir.ledger"
 local pick = require "tokenweir.pick"
-local record = require "tokenweir.record"
+local request_context = require "tokenweir.request_context"
 local session = require "tokenweir.core.body.session"
 local sessions = require "tokenweir.sessions"
 local state = require "tokenweir.state"
@@ -46,7 +46,7 @@ local function answer(value)
 end
 
 local function request_of(known, now)
-  local r = record.take(now)
+  local r = request_context.take(now)
   r.kind, r.model, r.pool = "chat", MODEL, known.fleet.models[MODEL]
   r.prompt, r.mean, r.median, r.q90, r.sd, r.n = random(50, 2000), random(50, 400), 100, 600, 120, 1
   r.class, r.tokens_per_event = "high", 1
@@ -77,7 +77,7 @@ function _M.picks()
       local oldest = line[first]
       line[first], first = nil, first + 1
       ledger.release(oldest)
-      record.give(oldest)
+      request_context.give(oldest)
     end
     if k % TURN == 0 then
       ngx.sleep(0)
@@ -85,7 +85,7 @@ function _M.picks()
   end
   for k = first, count + load do
     ledger.release(line[k])
-    record.give(line[k])
+    request_context.give(line[k])
   end
   local found = quantiles(times, count)
   found.refused = refused
@@ -100,7 +100,7 @@ end
 function _M.sessions()
   local count = argument("count")
   local settings = state.current(now_ms()).settings
-  local r = record.take(now_ms())
+  local r = request_context.take(now_ms())
   for k = 1, count do
     with_session(r, k)
     sessions.served(r, settings, now_ms())
@@ -126,7 +126,7 @@ function _M.sessions()
       ngx.sleep(0)
     end
   end
-  record.give(r)
+  request_context.give(r)
   local found = quantiles(times, 2 * count)
   found.known, found.strange = known, strange
   found.bytes = ffi.sizeof("tw_known_set") * require("tokenweir.core.sessions.known_sessions").SETS

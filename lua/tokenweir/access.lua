@@ -15,7 +15,7 @@ local path = require "tokenweir.core.body.path"
 local pick = require "tokenweir.pick"
 local prediction = require "tokenweir.prediction"
 local quarantine = require "tokenweir.quarantine"
-local record = require "tokenweir.record"
+local request_context = require "tokenweir.request_context"
 local region = require "tokenweir.region"
 local request_id = require "tokenweir.request_id"
 local second_opinion = require "tokenweir.second_opinion"
@@ -136,7 +136,7 @@ local function go_apart(r, target, var)
   if target.tls then
     var.tw_sni = target.sni
   end
-  var.tw_request = record.keep(r)
+  var.tw_request = request_context.keep(r)
   return ngx.exec(target.tls and not target.verify and "@unverified" or "@apart")
 end
 
@@ -158,7 +158,7 @@ end
 function _M.run()
   local now = now_ms()
   catch_up(now)
-  local r = record.take(now)
+  local r = request_context.take(now)
   ngx.ctx = r
   set_bytes("tw_new_id", new_id(), request_id.SIZE)
   local kind, usual = kind_of()
@@ -207,13 +207,13 @@ function _M.run()
   elseif r.form then
     body.rewrite_form(r, r.upstream)
   end
-  record.forget_body(r)
+  request_context.forget_body(r)
   set_variables(r, known)
 end
 
 --- Goes on in the location of what is not usual.
 function _M.resume()
-  ngx.ctx = record.find(tonumber(variable("tw_request")))
+  ngx.ctx = request_context.find(tonumber(variable("tw_request")))
 end
 
 return _M

@@ -10,7 +10,7 @@ local form = require "tokenweir.core.body.form"
 local json_string = require "tokenweir.core.json.string"
 local posix = require "tokenweir.posix"
 local prefix_blocks = require "tokenweir.core.body.prefix_blocks"
-local record = require "tokenweir.record"
+local request_context = require "tokenweir.request_context"
 local request = require "tokenweir.core.body.request"
 local splice = require "tokenweir.core.json.splice"
 
@@ -174,12 +174,12 @@ function _M.put_aside(r)
     r.blocks = kept
   end
   request.clear(parsed)
-  record.put_aside(r)
+  request_context.put_aside(r)
 end
 
 --- Reads it again.
 function _M.take_up(r)
-  if record.take_up(r) then
+  if request_context.take_up(r) then
     local p, size = body_bytes.get()
     request.parse_bytes(r.kind, p or EMPTY, size or 0, r.parsed)
     if r.blocks then

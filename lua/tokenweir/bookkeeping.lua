@@ -4,10 +4,10 @@ local completion = require "tokenweir.completion"
 local ffi = require "ffi"
 local metrics = require "tokenweir.metrics"
 local prediction = require "tokenweir.prediction"
-local record = require "tokenweir.record"
+local request_context = require "tokenweir.request_context"
 
 local copy = ffi.copy
-local count_request, give, learn = metrics.request, record.give, prediction.learn
+local count_request, give, learn = metrics.request, request_context.give, prediction.learn
 local exiting, now_wall = ngx.worker.exiting, ngx.now
 local tokens_of, write = completion.tokens, completion.write
 
@@ -52,7 +52,7 @@ function _M.catch_up(now)
   end
 end
 
---- Takes a request that had a backend and has ended; nobody else may use its record any more.
+--- Takes a request that had a backend and has ended; nobody else may use its context any more.
 -- @param id, id_size bytes of its id; @param status as sent to the client; @param outcome string, of the contract's
 --   `Outcome`
 function _M.take(r, id, id_size, status, outcome, now)

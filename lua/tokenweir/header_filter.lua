@@ -5,7 +5,7 @@ local degraded_as = require("tokenweir.core.degraded").as
 local errors = require "tokenweir.errors"
 local ledger = require "tokenweir.ledger"
 local limits = require "tokenweir.limits"
-local record = require "tokenweir.record"
+local request_context = require "tokenweir.request_context"
 local state = require "tokenweir.state"
 local upstream_log = require "tokenweir.upstream_log"
 
@@ -60,9 +60,9 @@ local function listen(r)
     return
   end
   if r.stream and find(ngx.header["Content-Type"] or "", "text/event-stream", 1, true) then
-    record.read_stream(r)
+    request_context.read_stream(r)
   else
-    record.read_plain(r)
+    request_context.read_plain(r)
   end
   if r.kind == "responses" then
     (r.sse or r.usage).wants_id = true

@@ -12,7 +12,7 @@ local limits = require "tokenweir.limits"
 local metrics = require "tokenweir.metrics"
 local outcome_of = require "tokenweir.outcome"
 local passive_health = require "tokenweir.passive_health"
-local record = require "tokenweir.record"
+local request_context = require "tokenweir.request_context"
 local sse = require "tokenweir.core.answer.sse"
 local upstream_log = require "tokenweir.upstream_log"
 local usage = require "tokenweir.core.answer.usage"
@@ -68,7 +68,7 @@ local function unserved(r, status, now)
   end
   local id, id_size = bytes_of("tw_id")
   write_line(r, id, id_size, outcome)
-  record.give(r)
+  request_context.give(r)
 end
 
 -- Reads what an answer told that broke off; whole ones the body filter has read.

@@ -109,7 +109,8 @@ local function attempt(known, r, now, served, role, precision)
 end
 
 --- @param known `state.current()`
--- @param r record; a request that was sent before (`r.tried_count > 0`) is only offered what can take it unchanged
+-- @param r see `request_context.lua`; a request that was sent before (`r.tried_count > 0`) is only offered what can
+--   take it unchanged
 -- @param apart place of a backend that is held for another request, or nil
 -- @return index in the fleet; or nil and "full" (wait), "ejected" (and when one may be probed, ms), "tried" or "down"
 function _M.pick(known, r, now, apart)

@@ -16,7 +16,7 @@ end
 --- Writes the members.
 -- @param to string buffer; it gets JSON members without braces. No string is made of them: LuaJIT finds a string by a
 --   hash of some of its bytes, and lines are alike in those
--- @param r record, see `tokenweir.record`; of a request that nginx refused before the access phase it is empty
+-- @param r see `tokenweir.request_context`; of a request that nginx refused before the access phase it is empty
 -- @param id, id_size bytes of the request's id, plain
 -- @param outcome string, "" where it never came to one
 -- @param output, prompt numbers of tokens, or nil

@@ -44,7 +44,7 @@ end
 
 --- Writes one record.
 -- @param to string buffer; it gets JSON members without braces, but for `gateway` and `time_ms`
--- @param r record of a request that reached a backend, see `tokenweir.record`
+-- @param r see `tokenweir.request_context`, of a request that reached a backend
 -- @param id, id_size bytes of the request's id, plain
 -- @param prompt, cached, output numbers of tokens, or nil
 function _M.write(to, r, id, id_size, status, outcome, output, source, prompt, cached, now)

@@ -1,4 +1,4 @@
-"""The record of a request has room for all of its members: a table that grows is laid out anew each time."""
+"""The context of a request has room for all of its members: a table that grows is laid out anew each time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def test_there_is_room_for_every_member_that_is_named_in_the_sources(root: Path)
     for path in (root / "lua/tokenweir").rglob("*.lua"):
         names |= set(re.findall(r"\br\.([a-z_0-9]+)", path.read_text()))
     room = re.search(
-        r"^local MEMBERS = (\d+)$", (root / "lua/tokenweir/record.lua").read_text(), re.MULTILINE
+        r"^local MEMBERS = (\d+)$", (root / "lua/tokenweir/request_context.lua").read_text(), re.MULTILINE
     )
     assert room
     assert len(names) > 80
@@ -20,7 +20,9 @@ def test_there_is_room_for_every_member_that_is_named_in_the_sources(root: Path)
 
 def test_what_became_of_an_answer_is_forgotten_with_its_request(root: Path) -> None:
     lua = root / "lua/tokenweir"
-    give = re.search(r"^function _M\.give\(r\)$.*?^end$", (lua / "record.lua").read_text(), re.M | re.S)
+    give = re.search(
+        r"^function _M\.give\(r\)$.*?^end$", (lua / "request_context.lua").read_text(), re.M | re.S
+    )
     assert give
     forgotten = {"tried", *re.findall(r"\br\.([a-z_]+)", give[0])}  # `tried` by its count
     for name in ("balancer", "header_filter", "body_filter", "outcome"):

@@ -1,4 +1,4 @@
---- The record of one request: a table from a pool, `ngx.ctx` of its request from the access phase to the log phase.
+--- The context of one request: a table from a pool, `ngx.ctx` of its request from the access phase to the log phase.
 --
 -- `ngx.ctx` is lost where a request is handed to another location, so before that its number is kept in $tw_request.
 -- Members, by who writes them:
@@ -28,7 +28,7 @@ local sse = require "tokenweir.core.answer.sse"
 local usage = require "tokenweir.core.answer.usage"
 
 local MOST_POOLED = 1024
---- All members that a record may have. LuaJIT takes the next power of two: with more than 128 each of ten thousand
+--- All members that a context may have. LuaJIT takes the next power of two: with more than 128 each of ten thousand
 -- waiting requests would cost 3 KB more.
 local MEMBERS = 128
 --- While so many of a worker wait, those that come get room for what one has that waits: it grows when it is served,
@@ -73,7 +73,7 @@ local function new()
   })
 end
 
---- A clean record.
+--- A clean context.
 -- @param now ms
 function _M.take(now)
   local r
@@ -92,13 +92,13 @@ end
 -- Readers of answers, which a request needs only once one has begun: those that wait hold none.
 local streams, plains = { count = 0 }, { count = 0 }
 
---- Lets a record read a stream of events: `r.sse`.
+--- Lets a context read a stream of events: `r.sse`.
 function _M.read_stream(r)
   r.sse = from(streams, sse.new)
   sse.reset(r.sse)
 end
 
---- Lets a record read a plain answer: `r.usage`.
+--- Lets a context read a plain answer: `r.usage`.
 function _M.read_plain(r)
   r.usage = from(plains, usage.new)
   usage.reset(r.usage)
@@ -110,7 +110,7 @@ function _M.put_aside(r)
   r.parsed, aside = ASIDE, aside + 1
 end
 
---- Gives a record a table for what is read of its body, if it put the one it had aside.
+--- Gives a context a table for what is read of its body, if it put the one it had aside.
 -- @return boolean, whether it had
 function _M.take_up(r)
   if r.parsed ~= ASIDE then
@@ -136,7 +136,7 @@ function _M.forget_body(r)
   r.parsed = NONE
 end
 
---- Gives a record back; it must not be used any more.
+--- Gives a context back; it must not be used any more.
 function _M.give(r)
   if r.number then
     by_number[r.number] = nil
@@ -178,7 +178,7 @@ function _M.give(r)
   pool[pooled] = r
 end
 
---- Gives the record a number by which another location finds it.
+--- Gives the context a number by which another location finds it.
 function _M.keep(r)
   next_number = next_number + 1
   r.number = next_number
@@ -186,7 +186,7 @@ function _M.keep(r)
   return next_number
 end
 
---- @return the record of a number, or nil
+--- @return the context of a number, or nil
 function _M.find(number)
   return by_number[number]
 end
