@@ -221,7 +221,7 @@ return function(policy_name, seed)
   --- It was served well: its server has prompt and output in its cache, and says how much it had before.
   function gateway.cached(id, output, cached, now)
     local r = records[id]
-    affinity.ended(memory, r, fleet.slot[r.at], r.prompt, output, cached, now)
+    affinity.ended(memory, r, fleet.place[r.at], r.prompt, output, cached, now)
   end
 
   --- It is over, well or not.

@@ -8,7 +8,7 @@ from tokenweir.luavm import new_runtime
 
 PLAN = b"""function(tokens, kv_bytes, prefill, bandwidth, latency)
   local fleet = {
-    at_place = { [0] = 1, [1] = 2 }, slot = { 0, 1 }, state = { "ready", "ready" }, precision = { "", "" },
+    at_place = { [0] = 1, [1] = 2 }, place = { 0, 1 }, state = { "ready", "ready" }, precision = { "", "" },
     kv_bytes = { kv_bytes, kv_bytes }, prefill = { prefill, prefill },
   }
   local r = {

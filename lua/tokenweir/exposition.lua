@@ -190,15 +190,15 @@ local function write_backends(out, fleet, now)
   local row, rows = load.new(0), region.health()
   local inflight, tokens, ejected, keyless, slowness = {}, {}, {}, {}, {}
   for i = 1, fleet and fleet.size or 0 do
-    local sum = ledger.sum(row[0], fleet.slot[i])
+    local sum = ledger.sum(row[0], fleet.place[i])
     local labels = { "backend", fleet.id[i] }
     line(inflight, "tokenweir_inflight", labels, sum.n)
     line(tokens, "tokenweir_inflight_tokens", labels, sum.held)
     line(ejected, "tokenweir_backend_ejected", labels,
-      health.state(rows[fleet.slot[i]], now) == health.CLOSED and 0 or 1)
+      health.state(rows[fleet.place[i]], now) == health.CLOSED and 0 or 1)
     line(keyless, "tokenweir_backend_key_missing", labels, fleet.state[i] == targets.NO_KEY and 1 or 0)
-    if region.cache().transfer_ratio[fleet.slot[i]] ~= 0 then
-      line(slowness, "tokenweir_kv_transfer_slowness", labels, slowness_of(region.cache(), fleet.slot[i], now))
+    if region.cache().transfer_ratio[fleet.place[i]] ~= 0 then
+      line(slowness, "tokenweir_kv_transfer_slowness", labels, slowness_of(region.cache(), fleet.place[i], now))
     end
   end
   head(out, "tokenweir_inflight", "gauge", "Sequences that this gateway has in flight on a backend.")

@@ -58,7 +58,7 @@ local function build_foreign(known)
 end
 
 local function add_up(i)
-  local sum, place = sums[i], fleet.slot[i]
+  local sum, place = sums[i], fleet.place[i]
   -- There is one row at least: this worker's.
   copy_totals(sum, rows[1][place])
   for k = 2, row_count do
@@ -83,7 +83,7 @@ end
 local when_asked = setmetatable({}, { __index = total })
 
 local function fill_buckets(i)
-  local sum, place = sums[i], fleet.slot[i]
+  local sum, place = sums[i], fleet.place[i]
   clear_buckets(sum)
   for k = 1, row_count do
     add_buckets(sum, rows[k][place])
@@ -160,7 +160,7 @@ end
 --   `place`, `reserved_at`
 -- @param index of the backend in `known_fleet`
 function _M.reserve(r, known_fleet, index, now)
-  local own, place = region.own(), known_fleet.slot[index]
+  local own, place = region.own(), known_fleet.place[index]
   if not load.reserve(own.load[place], r) then
     return false
   end
@@ -263,7 +263,7 @@ function _M.advance(known, now)
   end
   local index_of = {}
   for i = 1, known.fleet.size do
-    index_of[known.fleet.slot[i]] = i
+    index_of[known.fleet.place[i]] = i
   end
   for k = 1, unseen_count do
     local r = unseen[k]

@@ -95,7 +95,7 @@ function _M.watch(known, now)
   for k = 1, size do
     -- Where more are silent than can be asked at once, each is the first in its turn.
     local i = (turn + k) % size + 1
-    local place = fleet.slot[i]
+    local place = fleet.place[i]
     local h = rows[place]
     local silence = core.silence(h, ledger.count(place), now)
     if asking_count < MOST_AT_ONCE and not asking[place] and now >= (rest_until[place] or 0)

@@ -148,7 +148,7 @@ local function apply(batch, fleet, settings, now, age_ms)
     local i = what ~= _M.HOME and fleet.index[id]
     local life = what == _M.RESPONSE and settings.sessions.memory_ms or settings.sessions.move_ms
     if what == _M.HOME or i then
-      core.learn(region.cache(), a, b, i and fleet.slot[i], tokens, now, age_ms, life)
+      core.learn(region.cache(), a, b, i and fleet.place[i], tokens, now, age_ms, life)
     end
     at = at + HEAD + length
   end

@@ -1,5 +1,5 @@
 --- Health of the backends from what requests meet: `core/backend/health.lua` over the structs that all workers share.
--- `place` is a backend's place in the region: `fleet.slot[i]`, or `r.place` of a reserved request.
+-- `place` is a backend's place in the region: `fleet.place[i]`, or `r.place` of a reserved request.
 local clock = require "tokenweir.clock"
 local health = require "tokenweir.core.backend.health"
 local load = require "tokenweir.core.backend.load"
@@ -88,7 +88,7 @@ function _M.ejected(known, now)
   local list, rows = {}, region.health()
   local fleet = known.fleet
   for i = 1, fleet and fleet.size or 0 do
-    local h = rows[fleet.slot[i]]
+    local h = rows[fleet.place[i]]
     if fleet.state[i] == targets.NO_KEY then
       list[fleet.id[i]] = "its API key is not known to this gateway"
     elseif health.state(h, now) == EJECTED then
@@ -103,7 +103,7 @@ function _M.watch(known, now)
   local fleet, rows = known.fleet, region.health()
   local how = known.settings and known.settings.health or health.DEFAULTS
   for i = 1, fleet and fleet.size or 0 do
-    local place = fleet.slot[i]
+    local place = fleet.place[i]
     if ledger.count(place) > 0 then
       local sum = ledger.sum(row[0], place)
       local progress_age, scrape_failures = -1, 0

@@ -128,7 +128,7 @@ function _M.apply(ids, texts, fleet, own_id, now)
     for backend, from in pairs(lease.backends) do
       local i = fleet and fleet.index[backend]
       if i then
-        local place = fleet.slot[i]
+        local place = fleet.place[i]
         add_load(sums[place], from)
         if place >= used then
           used = place + 1

@@ -153,12 +153,12 @@ function _M.soonest(known, r, now, before)
   end
   local kept
   for k = 1, before and count or 0 do
-    if fleet.slot[candidates[k]] == before then
+    if fleet.place[candidates[k]] == before then
       kept = candidates[k]
     end
   end
   local index = soonest(ledger.view(known, candidates, count, now), candidates, count, r, kept)
-  return index and fleet.slot[index]
+  return index and fleet.place[index]
 end
 
 --- Whether some backend could take a request, were there room for it.

@@ -258,7 +258,7 @@ function _M.born()
   return tonumber(map.born)
 end
 
---- @return FFI array of tw_health by a backend's place (`fleet.slot[i]`), shared by all workers
+--- @return FFI array of tw_health by a backend's place (`fleet.place[i]`), shared by all workers
 function _M.health()
   return map.health
 end

@@ -244,7 +244,7 @@ function _M.refresh(now, at_once, pause)
   end
   if known.fleet and now - touched_at > TOUCH_MS then
     touched_at = now
-    numbering.touch_backends(known.fleet.slot, known.fleet.size, now)
+    numbering.touch_backends(known.fleet.place, known.fleet.size, now)
     for _, pool in pairs(known.fleet.models) do
       numbering.touch_model(pool.place, now)
     end

@@ -97,7 +97,7 @@ function _M.prepare(fleet)
     local tls, kind = fleet.tls[i], traits(fleet.engine[i])
     local sni = tls and fleet.sni[i] or ""
     targets[i] = {
-      id = fleet.id[i], place = fleet.slot[i], group = fleet.credential_group[i], host = host, port = port,
+      id = fleet.id[i], place = fleet.place[i], group = fleet.credential_group[i], host = host, port = port,
       authority = fleet.host_header[i] ~= "" and fleet.host_header[i] or host .. ":" .. port,
       tls = tls, verify = tls and fleet.tls_verify[i], sni = sni,
       apart = tls and shared[fleet.host[i] .. " " .. port] or false, closes = kind.closes,

@@ -117,7 +117,7 @@ function _M.own()
   local known = state.current(clock.ms())
   local row, list = load.new(0), {}
   for i = 1, known.fleet and known.fleet.size or 0 do
-    local sum = ledger.sum(row[0], known.fleet.slot[i])
+    local sum = ledger.sum(row[0], known.fleet.place[i])
     local total = 0
     local doubles = require("ffi").cast("double *", sum)
     for k = 0, load.DOUBLES - 1 do
@@ -159,7 +159,7 @@ end
 
 function _M.fail()
   local known, index = known_and_index()
-  local place = known.fleet.slot[index]
+  local place = known.fleet.place[index]
   answer { ejected = passive_health.failure(place, ngx.var.arg_why or "status", clock.ms()) }
 end
 

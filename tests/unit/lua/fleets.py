@@ -43,21 +43,21 @@ def to_lua(runtime: Any, value: Any) -> Any:
 
 
 def build(runtime: Any, document: Any, settings: Any = None) -> tuple[Any, str]:
-    """The document checked, then `fleet.build` with slots in order of appearance: (fleet or None, error)."""
+    """The document checked, then `fleet.build` with places in order of appearance: (fleet or None, error)."""
     build_fleet = runtime.eval(
-        b"""function(document, settings, slot_of)
+        b"""function(document, settings, place_of)
           local ok, err = require("tokenweir.core.documents.check").document(document, "snapshot")
           if not ok then
             return nil, err
           end
-          return require("tokenweir.core.backend.fleet").build(document, settings, slot_of)
+          return require("tokenweir.core.backend.fleet").build(document, settings, place_of)
         end"""
     )
-    slots: dict[bytes, int] = {}
+    places: dict[bytes, int] = {}
 
-    def slot_of(name: bytes) -> int:
-        return slots.setdefault(name, len(slots))
+    def place_of(name: bytes) -> int:
+        return places.setdefault(name, len(places))
 
-    answer = build_fleet(to_lua(runtime, document), to_lua(runtime, settings), slot_of)
+    answer = build_fleet(to_lua(runtime, document), to_lua(runtime, settings), place_of)
     fleet, err = answer if isinstance(answer, tuple) else (answer, None)
     return fleet, (err or b"").decode()

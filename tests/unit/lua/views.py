@@ -52,7 +52,7 @@ class View:
         credit = self.lua.eval(b"function(size) return require('ffi').new('double[?]', size) end")(1024)
         write = self.lua.eval(b"function(array, i, value) array[i] = value end")
         for index, value in tokens.items():
-            write(credit, self.fleet.slot[index], value)
+            write(credit, self.fleet.place[index], value)
         self.view.credit = credit
 
     def candidates(self, *indices: int) -> tuple[Any, int]:

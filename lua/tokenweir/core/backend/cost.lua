@@ -29,7 +29,7 @@ end
 -- @param view see `policy/init.lua`; @param i index in the fleet; @param own see `demand.measure`
 function _M.completion(view, i, own)
   local fleet, row, settings = view.fleet, view.load[i], view.settings
-  local n, prompt = row.n + own.n, own.prompt - view.credit[fleet.slot[i]]
+  local n, prompt = row.n + own.n, own.prompt - view.credit[fleet.place[i]]
   if prompt < 0 then
     prompt = 0
   end

@@ -23,9 +23,9 @@ local function healthy(h, fleet, i, now, stale)
   return usable(h, now) and (h.hung == 0 or stale or fleet.scrape_failures[i] == 0)
 end
 
-local function was_tried(query, slot)
+local function was_tried(query, place)
   for k = 1, query.tried_count do
-    if query.tried[k] == slot then
+    if query.tried[k] == place then
       return true
     end
   end
@@ -53,7 +53,7 @@ local function thin(fleet, query, out, count)
   for k = 1, count do
     local i = out[k]
     local admit = fleet.admit[i]
-    if admit >= 1 or i == stay or not stay and (draw + fleet.slot[i] * GOLDEN) % 1 * rivals < admit then
+    if admit >= 1 or i == stay or not stay and (draw + fleet.place[i] * GOLDEN) % 1 * rivals < admit then
       kept = kept + 1
       out[k], out[kept] = out[kept], i
     end
@@ -95,15 +95,15 @@ local function collect(fleet, pool, query, role, out, rule)
     local i = pool[k]
     local state = states[i]
     if (state == "ready" or stale and OUTDATED[state] or late and fleet.late[i] or pin and state == "draining")
-      and (pin and fleet.slot[i] == pin or not pin and roles[i] == role)
+      and (pin and fleet.place[i] == pin or not pin and roles[i] == role)
       and (not precision or fleet.precision[i] == precision)
       and (not group or fleet.credential_group[i] == group) and (not upstream or pool.upstream[k] == upstream)
     then
-      local slot = fleet.slot[i]
-      local h = rows[slot]
-      if query.tried_count > 0 and was_tried(query, slot) then
+      local place = fleet.place[i]
+      local h = rows[place]
+      if query.tried_count > 0 and was_tried(query, place) then
         left_out.tried = true
-      elseif query.apart == slot then
+      elseif query.apart == place then
         left_out.held = true
       elseif not any_length and too_long(fleet, i, query) then
         left_out.long = true
@@ -127,13 +127,13 @@ end
 -- pick costs. Why a backend was left out is asked only where none is left, and `collect` tells that.
 local function collect_usual(fleet, pool, query, role, out)
   local rows, now, prompt = query.health, query.now, query.prompt or 0
-  local states, roles, slots = fleet.state, fleet.role, fleet.slot
+  local states, roles, place_of = fleet.state, fleet.role, fleet.place
   local contexts, admits, rates = fleet.context, fleet.admit, fleet.error_rate
   local count, ramping = 0, false
   for k = 1, pool.size do
     local i = pool[k]
     if states[i] == "ready" and roles[i] == role then
-      local h = rows[slots[i]]
+      local h = rows[place_of[i]]
       local context = contexts[i]
       if (h.ejected_until == 0 or healthy(h, fleet, i, now, false)) and (context == 0 or prompt <= context) then
         count = count + 1
@@ -171,13 +171,13 @@ local function collect_roles(fleet, pool, query, out, rule)
 end
 
 --- @param fleet see `fleet.lua`; @param pool of a model: `fleet.models[name]`
--- @param query table, reused by the caller: `now` (ms), `health` (FFI array of `tw_health` by slot), `stale` (whether
+-- @param query table, reused by the caller: `now` (ms), `health` (FFI array of `tw_health` by place), `stale` (whether
 --   telemetry is too old: what it says is down or starting takes part then, to be probed), `random` (function ->
 --   [0, 1)), `settings` (of the policies), `by_turn` (of the policy), `prompt` (tokens) or nil, `tried` and
---   `tried_count` (slots already tried for this request), `apart` (a slot that is held for another request) or nil,
+--   `tried_count` (places already tried for this request), `apart` (a place that is held for another request) or nil,
 --   `role` (the only one that may serve) or nil, `precision` (the variant that is wanted) or nil, `draw` (a number in
 --   [0, 1) that stays the request's) or nil: a new one, `stay` (the index of the backend where its session lives) or
---   nil, `pin` (the slot of the only backend that can serve it, whatever its role, and while it drains too) or nil,
+--   nil, `pin` (the place of the only backend that can serve it, whatever its role, and while it drains too) or nil,
 --   and for a retry `credential_group` and `upstream` (the engine's
 --   model name), which must be the same then
 -- @param out array that gets the indices 1 .. count, all of one role, and after them those that ramp and were not drawn

@@ -2,7 +2,7 @@
 --
 -- Indices run 1 .. fleet.size. Numbers are FFI doubles; what is not known is -1 for `memory`, `load` and
 -- the ages, 0 for `capacity`, `concurrency` and `context`. Strings and booleans are Lua arrays.
--- An index is valid for one fleet only; what must outlive a snapshot keeps the backend's `slot`.
+-- An index is valid for one fleet only; what must outlive a snapshot keeps the backend's `place`.
 local ffi = require "ffi"
 local contract = require "tokenweir.contract"
 local step_time = require("tokenweir.core.backend.step_time").of
@@ -12,7 +12,7 @@ local type, pairs, ipairs = type, pairs, ipairs
 local exp, log = math.exp, math.log
 
 local DOUBLES = ffi.typeof("double[?]")
-local SLOTS = ffi.typeof("int32_t[?]")
+local INTEGERS = ffi.typeof("int32_t[?]")
 local MAX_BACKENDS = contract.numbers.max_backends
 
 --- Member of a backend -> value where the snapshot does not tell; the array has the member's name.
@@ -177,21 +177,21 @@ end
 --- Builds the fleet of a snapshot; refuses the whole document on any bad value.
 -- @param snapshot table, the decoded `tw:snapshot`, checked already (`check.document`)
 -- @param settings table or nil, the decoded `tw:settings` (aliases)
--- @param slot_of function(id) -> slot (whole number >= 0) | nil, err: the ledger's place of a backend
+-- @param place_of function(id) -> its place in the shared memory (whole number >= 0) | nil, err
 -- @param pause function or nil, called after every so many backends: it may yield
 -- @return table: `size`; arrays by index of every member named in NUMBERS and STRINGS, the four coefficients of `cost`,
---   `tls`, `tls_verify`, `refused`, `late`, `slot`, `preempts` (1: full, it loses time and no request),
+--   `tls`, `tls_verify`, `refused`, `late`, `place`, `preempts` (1: full, it loses time and no request),
 --   `foreign_requests`, `foreign_tokens`, `usual_step` (ms of a
 --   decode step at a usual load), `relative_speed` (1: as fast as its peers on average), `error_rate` (moving share of
---   requests not served, written by `eligible.lua`); `index` (id -> index); `at_place` (slot -> index, 0: none);
+--   requests not served, written by `eligible.lua`); `index` (id -> index); `at_place` (place -> index, 0: none);
 --   `models[name]` -> {size, name = the public name, [k] = index, upstream = {[k] = the engine's name}, fallbacks = how
 --   many of them are of that role, control = the snapshot's `models[name]`, or NO_CONTROL}; or nil, err
-function _M.build(snapshot, settings, slot_of, pause)
+function _M.build(snapshot, settings, place_of, pause)
   local ok, err
   local backends = type(snapshot.backends) == "table" and snapshot.backends or {}
   local size = #backends
   local fleet = {
-    size = size, models = {}, index = {}, slot = SLOTS(size + 1), at_place = SLOTS(MAX_BACKENDS),
+    size = size, models = {}, index = {}, place = INTEGERS(size + 1), at_place = INTEGERS(MAX_BACKENDS),
     tls = {}, tls_verify = {}, refused = {}, late = {},
   }
   for name in pairs(NUMBERS) do
@@ -213,13 +213,13 @@ function _M.build(snapshot, settings, slot_of, pause)
     if not ok then
       return nil, "snapshot.backends[" .. i .. "]" .. err
     end
-    local slot
-    slot, err = slot_of(backend.id)
-    if not slot then
+    local place
+    place, err = place_of(backend.id)
+    if not place then
       return nil, "snapshot.backends[" .. i .. "]: " .. (err or "no place left in the ledger")
     end
-    fleet.slot[i], fleet.index[backend.id] = slot, i
-    fleet.at_place[slot] = i
+    fleet.place[i], fleet.index[backend.id] = place, i
+    fleet.at_place[place] = i
     for k = 1, #NUMBER_NAMES do
       local name = NUMBER_NAMES[k]
       local value = backend[name]

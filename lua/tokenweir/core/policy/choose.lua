@@ -93,10 +93,10 @@ local function draw(view, candidates, count)
   for k = 1, size do
     drawn[k] = candidates[1 + floor(random() * count)]
   end
-  local credit, slot, least, most = view.credit, view.fleet.slot, CACHED_SHARE * own.prompt, 2 * size
+  local credit, place_of, least, most = view.credit, view.fleet.place, CACHED_SHARE * own.prompt, 2 * size
   for k = 1, count do
     local i = candidates[k]
-    if credit[slot[i]] > least and size < most then
+    if credit[place_of[i]] > least and size < most then
       size = size + 1
       drawn[size] = i
     end

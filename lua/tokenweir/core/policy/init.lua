@@ -11,7 +11,7 @@
 --     fill_buckets  function(index) that completes `load[index].bucket_*`; nil: they are filled already
 --     now           ms; `random`: function -> [0, 1); `settings`: see `settings()`
 --     stale         whether the snapshot is too old for its telemetry to be believed
---     credit        FFI array of doubles by slot: tokens of the prompt that a backend has cached (`affinity.reckon`,
+--     credit        FFI array of doubles by place: tokens of the prompt that a backend has cached (`affinity.reckon`,
 --                   which also fills what `stay.lua` reads)
 --     transfer      the settings' `sessions.transfer` where the cache of this request's session can be moved, or nil
 --   request     prompt, n, max_tokens or nil; mean, median, q90, sd of one sequence's output; class "low" or "high";

@@ -1,10 +1,10 @@
 --- Each candidate in its turn, as often as its weight says (stride scheduling). It looks at no load and makes no
--- request wait. Turns are kept per worker and by slot, so they outlive a snapshot.
+-- request wait. Turns are kept per worker and by place, so they outlive a snapshot.
 local huge = math.huge
 
 local _M = { name = "round_robin", by_turn = true }
 
--- slot -> when its next turn is, on a clock that a backend of weight w moves on by 1 / w
+-- place -> when its next turn is, on a clock that a backend of weight w moves on by 1 / w
 local turns = {}
 local clock = 0
 
@@ -13,15 +13,15 @@ function _M.pick(view, _, candidates, count)
   if count < 1 then
     return nil, "none"
   end
-  local slot, weight = view.fleet.slot, view.fleet.weight
+  local place_of, weight = view.fleet.place, view.fleet.weight
   local best, first = nil, huge
   for k = 1, count do
     local i = candidates[k]
-    local turn = turns[slot[i]]
+    local turn = turns[place_of[i]]
     if not turn then
       -- Workers must not all begin with the same backend.
       turn = clock + view.random() / weight[i]
-      turns[slot[i]] = turn
+      turns[place_of[i]] = turn
     elseif turn < clock then
       turn = clock  -- it was away: its turns of that time are lost
     end
@@ -30,7 +30,7 @@ function _M.pick(view, _, candidates, count)
     end
   end
   clock = first
-  turns[slot[best]] = first + 1 / weight[best]
+  turns[place_of[best]] = first + 1 / weight[best]
   return best
 end
 

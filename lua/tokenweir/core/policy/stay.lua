@@ -51,7 +51,7 @@ end
 -- Whether a session that lives elsewhere may go home: it has been quiet there for a while, and the move was not told
 -- just now, maybe by a gateway that saw more.
 local function is_calm(view, request)
-  local hot_at, least = view.hot_at[view.fleet.slot[request.home]], view.settings.return_ms
+  local hot_at, least = view.hot_at[view.fleet.place[request.home]], view.settings.return_ms
   return request.away_ms >= least and view.now - hot_at >= least
 end
 
@@ -59,7 +59,7 @@ end
 -- stands still meanwhile, and whoever comes meanwhile waits.
 local function again(view, stay, i)
   local fleet, credit = view.fleet, view.credit
-  local tokens = credit[fleet.slot[stay]] - credit[fleet.slot[i]]
+  local tokens = credit[fleet.place[stay]] - credit[fleet.place[i]]
   return tokens > 0 and ANEW * tokens * fleet.prefill[i] or 0
 end
 
@@ -70,13 +70,13 @@ local function elsewhere(view, request, own, stay, i, cost)
   local anew = cost(view, i, own)
   local most = anew + again(view, stay, i)
   local how, fleet = view.transfer, view.fleet
-  local place = fleet.slot[i]
+  local place = fleet.place[i]
   if not how or not request.settled or not works(view.memory, place) then
     return most
   end
   local from, credit = view.load[stay], view.credit
   local has = credit[place]
-  local ms, prefill, _, saved = weigh(view.memory, fleet, request, how, stay, i, credit[fleet.slot[stay]], has,
+  local ms, prefill, _, saved = weigh(view.memory, fleet, request, how, stay, i, credit[fleet.place[stay]], has,
     from.prefill * fleet.prefill[stay], view.now)
   if not ms then
     return most
@@ -96,7 +96,7 @@ local function cheapest_move(view, request, own, stay, candidates, count, best, 
   local found, least = best, best ~= stay and elsewhere(view, request, own, stay, best, cost) or huge
   for k = 1, count do
     local i = candidates[k]
-    if i ~= stay and i ~= best and works(view.memory, view.fleet.slot[i]) and has_room(view, i, own) then
+    if i ~= stay and i ~= best and works(view.memory, view.fleet.place[i]) and has_room(view, i, own) then
       local c = elsewhere(view, request, own, stay, i, cost)
       if c < least then
         found, least = i, c
@@ -141,12 +141,12 @@ end
 -- prompt, if that is a good part of it; else the first on the ring. A session stays for many requests, so what is in
 -- flight at this moment says little.
 local function settle(view, request, own, candidates, count)
-  local memory, slot, credit, places = view.memory, view.fleet.slot, view.credit, view.places
+  local memory, place_of, credit, places = view.memory, view.fleet.place, view.credit, view.places
   local admit, sum, peers = view.fleet.admit, 0, 0
   for k = 1, count do
     local i = candidates[k]
     if admit[i] >= 1 then
-      sum, peers = sum + work_of(memory, slot[i], view.now), peers + 1
+      sum, peers = sum + work_of(memory, place_of[i], view.now), peers + 1
     end
   end
   if admit[request.stay] < 1 or peers == 0 then
@@ -154,16 +154,16 @@ local function settle(view, request, own, candidates, count)
   end
   local most = max(LIGHT_MS, SHARE_OF_WORK * sum / peers)
   walk = walk + 1
-  local best, cached, left = nil, credit[slot[request.stay]] + GOOD_PART * own.prompt, 0
+  local best, cached, left = nil, credit[place_of[request.stay]] + GOOD_PART * own.prompt, 0
   for k = 1, count do
     local i = candidates[k]
     local m = places.member[i]
-    if m > 0 and admit[i] >= 1 and work_of(memory, slot[i], view.now) <= most
+    if m > 0 and admit[i] >= 1 and work_of(memory, place_of[i], view.now) <= most
       and (i == request.stay or has_room(view, i, own)) then
       asked[m] = walk
       left = left + 1
-      if credit[slot[i]] > cached then
-        best, cached = i, credit[slot[i]]
+      if credit[place_of[i]] > cached then
+        best, cached = i, credit[place_of[i]]
       end
     end
   end
@@ -191,7 +191,7 @@ function _M.decide(view, request, own, candidates, count, best, cost)
   local roomy = usable and (stay == best or has_room(view, stay, own))
   if not roomy or use_of(view, stay) > settings.move_load then
     local other = next_on_ring(view, request, own, candidates, count)
-    view.hot_at[view.fleet.slot[stay]] = view.now
+    view.hot_at[view.fleet.place[stay]] = view.now
     if other then
       return other, other == home and "back" or roomy and "load" or "room"
     end

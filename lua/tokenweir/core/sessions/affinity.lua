@@ -207,7 +207,7 @@ end
 -- @return "move" or "return" where other gateways must hear of it, else nil; and the halves of the session's hash.
 --   Where its session was elsewhere until now, `r.moved_from` is that place and `r.moved_tokens` what is cached there.
 function _M.served(memory, fleet, r, index, now, life_ms, others)
-  local place = fleet.slot[index]
+  local place = fleet.place[index]
   local places = r.pool.places
   r.reckoned, r.cache_seed, r.others = credit[place], seed_of(places, r.pool), others
   note_blocks(memory, r, place, now)
@@ -217,7 +217,7 @@ function _M.served(memory, fleet, r, index, now, life_ms, others)
     return nil
   end
   if r.settled and r.stay ~= index then
-    r.moved_from = fleet.slot[r.stay]
+    r.moved_from = fleet.place[r.stay]
     r.moved_tokens = credit[r.moved_from]
   end
   local a, b = key_of(places, r), r.session_set
@@ -285,11 +285,11 @@ end
 --- Marks the backends whose load is above the mark to return; several times a second.
 -- @param use function(view, index) -> share of its memory in use, see `policy/stay.lua`
 function _M.watch(memory, view, candidates, count, use)
-  local slot, mark_to_return = view.fleet.slot, view.settings.return_load
+  local place_of, mark_to_return = view.fleet.place, view.settings.return_load
   for k = 1, count do
     local i = candidates[k]
     if use(view, i) >= mark_to_return then
-      memory.hot_at[slot[i]] = view.now
+      memory.hot_at[place_of[i]] = view.now
     end
   end
 end

@@ -51,7 +51,7 @@ end
 --- Follows a fleet: an engine that loads its model has an empty cache.
 function _M.follow(memory, fleet)
   for i = 1, fleet.size do
-    local place = fleet.slot[i]
+    local place = fleet.place[i]
     local loading = fleet.state[i] == "starting"
     if loading and memory.loading[place] == 0 then
       memory.loading[place] = 1
@@ -109,7 +109,7 @@ function _M.left(memory, fleet, row, i, stamp)
   if capacity <= 0 then
     capacity = USUAL_CAPACITY
   end
-  local left = capacity - row.held - since(memory, fleet.slot[i], stamp)
+  local left = capacity - row.held - since(memory, fleet.place[i], stamp)
   return left > 0 and left or 0
 end
 

@@ -55,7 +55,7 @@ function _M.weigh(memory, fleet, r, how, from, to, held, has, ahead, now)
   if not GIVES[fleet.state[from]] or not compatible(fleet, r.pool, from, to) then
     return nil, "impossible"
   end
-  local place = fleet.slot[to]
+  local place = fleet.place[to]
   if now < memory.transfer_after[place] then
     return nil, "resting"
   end

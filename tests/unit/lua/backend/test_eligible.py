@@ -29,7 +29,7 @@ class Filter:
 
     def row(self, index: int) -> Any:
         """The health of a backend."""
-        return self.rows[self.view.fleet.slot[index]]
+        return self.rows[self.view.fleet.place[index]]
 
     def __call__(self, now: float = NOW, **query: Any) -> tuple[list[int], str, float | None]:
         """What is left of the pool of `m`: (indices, word, time)."""
@@ -42,7 +42,7 @@ class Filter:
                 b"stale": False,
                 b"random": self.random,
                 b"settings": self.view.view.settings,
-                b"tried": lua.table_from([self.view.fleet.slot[i] for i in tried]),
+                b"tried": lua.table_from([self.view.fleet.place[i] for i in tried]),
                 b"tried_count": len(tried),
             }
             | {k.encode(): v.encode() if isinstance(v, str) else v for k, v in query.items()}
@@ -218,7 +218,7 @@ def test_a_fleet_that_is_all_new_serves_all_the_same(lua: Any) -> None:
 
 def test_a_backend_that_is_held_for_another_is_left_out(lua: Any) -> None:
     chosen = Filter(lua, backend("a"), backend("b"))
-    slot = chosen.view.fleet.slot
-    assert chosen(apart=slot[1])[0] == [2]
+    place = chosen.view.fleet.place
+    assert chosen(apart=place[1])[0] == [2]
     alone = Filter(lua, backend("a"))
-    assert alone(apart=alone.view.fleet.slot[1])[:2] == ([], "full")
+    assert alone(apart=alone.view.fleet.place[1])[:2] == ([], "full")

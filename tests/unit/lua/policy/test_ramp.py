@@ -40,7 +40,7 @@ def fleet(lua: Any) -> View:
 def drawn_out(view: View) -> float:
     """A draw that leaves the new backend out."""
     step = 0.6180339887498949
-    return next(k / 100 for k in range(100) if (k / 100 + view.fleet.slot[3] * step) % 1 * 3 >= 0.05)
+    return next(k / 100 for k in range(100) if (k / 100 + view.fleet.place[3] * step) % 1 * 3 >= 0.05)
 
 
 def test_where_the_others_have_room_one_that_was_not_drawn_gets_nothing(lua: Any) -> None:

@@ -185,7 +185,7 @@ class TestTransfer:
         """What transfers to these backends (none: to all) took lately, against what is configured."""
         write = sessions.lua.eval(b"function(array, i, value) array[i] = value end")
         for name in names or sessions.names:
-            place = sessions.view.fleet.slot[sessions.names.index(name) + 1]
+            place = sessions.view.fleet.place[sessions.names.index(name) + 1]
             write(sessions.memory.transfer_ratio, place, ratio)
             write(sessions.memory.transfer_at, place, sessions.now)
             write(sessions.memory.transfer_failures, place, failures)
@@ -198,7 +198,7 @@ class TestTransfer:
         r = busy_home.request(1, **LONG)
         assert busy_home.pick(r) != busy_home.home(1)
         assert busy_home.verdict == "cost"
-        assert r.moved_from == busy_home.view.fleet.slot[busy_home.names.index(busy_home.home(1)) + 1]
+        assert r.moved_from == busy_home.view.fleet.place[busy_home.names.index(busy_home.home(1)) + 1]
 
     def test_only_to_a_backend_to_which_a_transfer_was_done_already(
         self, busy_home: Sessions, lua: Any

@@ -74,7 +74,7 @@ class Sessions:
 
     def end(self, r: Any, output: int = 100, cached: int | None = None) -> None:
         """It has ended well."""
-        place = self.view.fleet.slot[r.index]
+        place = self.view.fleet.place[r.index]
         self.core.ended(self.memory, r, place, r.prompt, output, cached, self.now)
 
     def serve(self, session: int | None, *candidates: int, **members: Any) -> str | None:
@@ -92,9 +92,9 @@ class Sessions:
         self.core.reckon(self.memory, self.view.view, r, self.lua.table_from(everyone), len(everyone))
         credit = self.view.view.credit
         return {
-            name: credit[self.view.fleet.slot[k]]
+            name: credit[self.view.fleet.place[k]]
             for k, name in enumerate(self.names, 1)
-            if credit[self.view.fleet.slot[k]] > 0
+            if credit[self.view.fleet.place[k]] > 0
         }
 
     def home(self, session: int) -> str:
@@ -113,7 +113,7 @@ class Sessions:
     def heat(self, name: str) -> None:
         """Its load was seen above the mark to return, just now."""
         write = self.lua.eval(b"function(array, i, value) array[i] = value end")
-        write(self.memory.hot_at, self.view.fleet.slot[self.names.index(name) + 1], self.now)
+        write(self.memory.hot_at, self.view.fleet.place[self.names.index(name) + 1], self.now)
 
     def fill(self, name: str, share: float) -> list[Any]:
         """Requests in flight that hold this share of a backend's memory, their prompts processed long ago."""

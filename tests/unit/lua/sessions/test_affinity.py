@@ -210,7 +210,7 @@ class TestMoves:
         r = sessions.request(session)
         sessions.core.locate(sessions.memory, sessions.rings, sessions.view.fleet, r, sessions.now, LIFE)
         key = sessions.lua.eval(b"require('bit').bxor")(r.session, r.pool.places.seed)
-        place = sessions.view.fleet.slot[sessions.names.index(name) + 1] if name else None
+        place = sessions.view.fleet.place[sessions.names.index(name) + 1] if name else None
         sessions.core.learn(sessions.memory, key, r.session_set, place, tokens, sessions.now, age, LIFE)
 
     @staticmethod
@@ -302,7 +302,7 @@ class TestMoved:
         others = [k for k, name in enumerate(sessions.names, 1) if name != before]
         r = sessions.request(1, prompt=5000)
         sessions.pick(r, *others)
-        assert r.moved_from == sessions.view.fleet.slot[sessions.names.index(before) + 1]
+        assert r.moved_from == sessions.view.fleet.place[sessions.names.index(before) + 1]
         assert r.moved_tokens == 4100
         sessions.end(r)
         again = sessions.request(1, prompt=6000)
