@@ -15,11 +15,14 @@ local LIMITS = {
   responses = { max_output_tokens = true },
 }
 local DEFAULT = { chat = "max_tokens", completions = "max_tokens", responses = "max_output_tokens" }
+--- llama.cpp obeys it before these; to other engines it is no limit.
+local LLAMA = "n_predict"
 --- vLLM refuses a request whose least output is above its most.
 local LEAST = "min_tokens"
 local REMOVED = { logprobs = true, top_logprobs = true }
 
-local _M = { NUMBERS = { max_tokens = true, max_completion_tokens = true, max_output_tokens = true, [LEAST] = true } }
+local _M = { NUMBERS = { max_tokens = true, max_completion_tokens = true, max_output_tokens = true,
+  [LLAMA] = true, [LEAST] = true } }
 
 --- Whether requests of this kind have an output to be kept short.
 function _M.applies(kind)
@@ -67,6 +70,8 @@ function _M.degrades(parsed, limit)
         return true
       end
       limited = true
+    elseif name == LLAMA and exceeds(number_of(parsed, counting(parsed, k)), limit) then
+      return true
     elseif REMOVED[name] and not is_off(parsed, k) then
       return true
     end
@@ -89,7 +94,9 @@ function _M.edit(edits, parsed, limit)
       if exceeds(number_of(parsed, counting(parsed, k)), limit) then
         set(edits, parsed, k, text)
       end
-    elseif name == LEAST and (number_of(parsed, k) or 0) > limit then
+    elseif name == LEAST and (number_of(parsed, k) or 0) > limit
+      or name == LLAMA and exceeds(number_of(parsed, counting(parsed, k)), limit)
+    then
       set(edits, parsed, k, text)
     end
   end

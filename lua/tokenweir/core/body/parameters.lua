@@ -111,6 +111,21 @@ local function read_limit(out, p, tag)
   return true
 end
 
+-- llama.cpp obeys `n_predict` before any other limit, and others do not know it: the one that allows more is reckoned
+-- with. By itself it limits nothing for sure.
+local function read_llama_limit(out, p)
+  if not read_integer(out, p, TAGS.n_predict, -2, MAX_INTEGER) then
+    return false
+  end
+  local value = out.value
+  if value and value < 0 then
+    out.max_tokens, out.max_tokens_name = nil, nil
+  elseif value and out.max_tokens and value > out.max_tokens then
+    out.max_tokens, out.max_tokens_name = value, NAMES[TAGS.n_predict]
+  end
+  return true
+end
+
 local function read_choices(out, p)
   if not read_integer(out, p, TAGS.n, 1, _M.MAX_N) then
     return false
@@ -145,6 +160,7 @@ function _M.read(out, p)
     and read_limit(out, p, TAGS.max_completion_tokens)
     and read_limit(out, p, TAGS.max_output_tokens)
     and read_limit(out, p, TAGS.max_tokens)
+    and read_llama_limit(out, p)
     and check_prompt(out, p, TAGS.messages, false)
     and check_prompt(out, p, TAGS.prompt, true)
     and check_prompt(out, p, TAGS.input, true)

@@ -11,6 +11,7 @@ local _M = {}
 local NAMES = {
   "messages", "prompt", "input", "instructions", "tools", "functions", "documents", "suffix",
   "model", "stream", "n", "best_of", "max_tokens", "max_completion_tokens", "max_output_tokens",
+  "n_predict",
   -- From here on requests of every kind have them. `sampling.lua` reads these.
   "temperature", "top_p", "stop", "min_tokens", "ignore_eos", "logprobs", "tool_choice", "response_format", "text",
   "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar", "reasoning_effort",
@@ -20,7 +21,7 @@ local NAMES = {
 }
 _M.NAMES = NAMES
 --- The last tag of a member that must be read as the engine reads it: where it is given twice, both must agree.
-_M.LAST_STRICT = 15
+_M.LAST_STRICT = 16
 
 --- Tags by name.
 local TAGS = {}
@@ -53,11 +54,13 @@ end
 _M.BY_KIND = {
   chat = shape {
     member "model", member "stream", member "n", member "max_tokens", member "max_completion_tokens",
+    member "n_predict",
     member("messages", prompt.CONVERSATION), member("tools", prompt.TOOLS), member("functions", prompt.TOOLS),
     member("documents", prompt.TEXT),
   },
   completions = shape {
     member "model", member "stream", member "n", member "best_of", member "max_tokens",
+    member "n_predict",
     member("prompt", prompt.PROMPTS), member("suffix", prompt.TEXT),
   },
   responses = shape {

@@ -79,6 +79,9 @@ CHAT = b'"messages":[{"role":"user","content":"max_tokens, logprobs"}]'
         (b'{%s,"logprobs":true}', b'{%s,"max_tokens":256}'),
         (b'{"logprobs":true,"x":1,"top_logprobs":2,%s,"max_tokens":500}', b'{"x":1,%s,"max_tokens":256}'),
         (b'{"max_tokens":600,"min_tokens":500,%s}', b'{"max_tokens":256,"min_tokens":256,%s}'),
+        (b'{"max_tokens":9,"n_predict":500,%s}', b'{"max_tokens":9,"n_predict":256,%s}'),
+        (b'{"n_predict":-1,%s}', b'{"n_predict":256,%s,"max_tokens":256}'),
+        (b'{"n_predict":9,%s}', b'{"n_predict":9,%s,"max_tokens":256}'),
     ],
 )
 def test_the_limit_is_brought_down_and_logprobs_go(burst: Burst, before: bytes, after: bytes) -> None:
