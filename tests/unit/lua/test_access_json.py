@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 from tokenweir.luavm import new_runtime
@@ -69,3 +71,14 @@ def test_a_request_that_was_refused_before_it_was_read_has_no_figures() -> None:
 
 def test_counts_beyond_32_bits_are_bounded() -> None:
     assert _read({b"wait_ms": 1e12, b"mean": 1e12, b"n": 1}, b"ok", 10**12, 1)["output"] == 2**31 - 1
+
+
+def test_the_operations_page_describes_every_member(root: Path) -> None:
+    section = (
+        (root / "docs/operations.md").read_text().partition("## The access log")[2].partition("\n## ")[0]
+    )
+    cells = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+    listed = [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
+    formats = re.findall(r"log_format tokenweir.*?;", (root / "nginx/nginx.conf.j2").read_text(), re.DOTALL)
+    written = [*re.findall(r'"(\w+)":', formats[0]), *_read({}, b"")]
+    assert sorted(listed) == sorted(written)
