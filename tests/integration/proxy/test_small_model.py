@@ -18,7 +18,7 @@ from model.publication import Publication
 from tests.integration.proxy.gateway import ROOT, Gateway, backend
 from tests.integration.proxy.test_predictor import documents, wait_for
 from tests.integration.servers import wait_until
-from tests.integration.upstream import Answer, Upstream
+from tests.integration.upstream import Answer, Upstream, held
 
 __all__ = ["documents"]
 ON = {"predictor": {"small_model": True}}
@@ -37,16 +37,32 @@ def gateway(start_gateway: Callable[..., Gateway], upstream: Upstream, documents
     return gateway
 
 
+Started = Callable[[Gateway], subprocess.Popen[bytes]]
+
+
 @pytest.fixture
-def small_model(gateway: Gateway, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    socket = gateway.paths.small_model_socket
-    socket.parent.mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "model.small.service", str(socket), str(tmp_path / "head.npz")]
-    process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"})
-    wait_until(socket.exists, 60, "the small model")
-    yield process
-    process.terminate()
-    process.wait(30)
+def small_model_of(tmp_path: Path) -> Iterator[Started]:
+    """Starts the small model beside a gateway."""
+    processes = []
+
+    def start(gateway: Gateway) -> subprocess.Popen[bytes]:
+        socket = gateway.paths.small_model_socket
+        socket.parent.mkdir(exist_ok=True)
+        command = [sys.executable, "-m", "model.small.service", str(socket), str(tmp_path / "head.npz")]
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+        processes.append(subprocess.Popen(command, cwd=ROOT, env=environment))
+        wait_until(socket.exists, 60, "the small model")
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.terminate()
+        process.wait(30)
+
+
+@pytest.fixture
+def small_model(gateway: Gateway, small_model_of: Started) -> subprocess.Popen[bytes]:
+    return small_model_of(gateway)
 
 
 def results(gateway: Gateway, result: str) -> float:
@@ -70,6 +86,32 @@ def test_the_first_request_of_a_session_is_refined_while_it_runs(
     permits.release()
     thread.join()
     wait_until(lambda: gateway.metric("tokenweir_inflight_tokens") == 0, what="an empty ledger")
+
+
+def test_a_request_that_waits_is_refined_meanwhile(
+    start_gateway: Callable[..., Gateway],
+    upstream: Upstream,
+    documents: dict[str, str],
+    small_model_of: Started,
+) -> None:
+    gateway = start_gateway([backend(upstream, concurrency=1)], ON, workers=1)
+    Publication(gateway.redis).publish("first", documents["first"])
+    wait_for(gateway, "first")
+    permits = held()
+    upstream.answer = Answer(permits=permits)
+    first = in_background(gateway, messages=[{"role": "user", "content": "Tell me of the sea."}])
+    wait_until(lambda: gateway.inflight() == 1, what="a request that is served")
+    small_model_of(gateway)
+    second = in_background(gateway, messages=[{"role": "user", "content": "Tell me of the wind."}])
+    try:
+        wait_until(lambda: results(gateway, "refined") >= 1, what="a refined prediction")
+        assert gateway.metric("tokenweir_queue_depth") == 1
+        assert gateway.inflight() == 1
+    finally:
+        permits.release(2)
+        first.join()
+        second.join()
+    gateway.settle()
 
 
 def test_what_came_out_teaches_it(
