@@ -103,7 +103,7 @@ class Fetcher:
         # Engines behind uvicorn close idle connections after 5 s; a slower rhythm than that would race.
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=4, force_close=False),
-            auto_decompress=True,
+            auto_decompress=False,  # a small page may hold gigabytes
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"User-Agent": "tokenweir-sidecar", "Accept-Encoding": "identity"},
             trust_env=False,
@@ -164,7 +164,10 @@ class Fetcher:
             number = error.os_error.errno
             reason = os.strerror(number) if number else str(error.os_error)
             raise FetchError(self._meaning(number, reason), f"{_place(url)}: {reason}") from None
-        except (aiohttp.ClientError, OSError, ValueError, asyncio.IncompleteReadError) as error:
+        except ValueError as error:
+            self.traffic.failures += 1
+            raise FetchError(Look.ERROR, f"{_place(url)}: {error}") from None
+        except (aiohttp.ClientError, OSError, asyncio.IncompleteReadError) as error:
             self.traffic.failures += 1
             raise FetchError(Look.REFUSED, f"{_place(url)}: {error or type(error).__name__}") from None
 
@@ -182,6 +185,9 @@ class Fetcher:
 
 
 async def _body(response: aiohttp.ClientResponse) -> bytes:
+    encoding = response.headers.get("Content-Encoding", "identity")
+    if encoding.lower() != "identity":
+        raise ValueError(f"the answer is compressed ({encoding[:32]!r}), which was not asked for")
     if (response.content_length or 0) > BODY_LIMIT:
         raise ValueError(f"the answer is longer than {BODY_LIMIT} bytes")
     if response.content_length is not None:

@@ -39,6 +39,7 @@ class Engine:
         self.authorization: str | None = None
         self.host: str | None = None
         self.port = 0
+        self.headers: dict[str, str] = {}
 
     def serve(self, path: str, name: str) -> None:
         """Answer `path` with a page by its name."""
@@ -52,7 +53,7 @@ class Engine:
         if known is None:
             await asyncio.sleep(30)
             raise AssertionError
-        return web.Response(status=known[0], text=known[1])
+        return web.Response(status=known[0], text=known[1], headers=self.headers)
 
 
 @pytest.fixture

@@ -181,7 +181,7 @@ async def test_an_endless_answer_is_not_read_to_its_end(engine, fetcher, monkeyp
     monkeypatch.setattr("sidecar.telemetry.http.BODY_LIMIT", 1000)
     engine.answers["/metrics"] = (200, "x" * 5000)
     look, text = await watch_of(engine, fetcher).look()
-    assert look is Look.REFUSED
+    assert look is Look.ERROR, "it answered: it is not dead"
     assert "longer than" in text
 
 
@@ -255,3 +255,10 @@ async def test_where_there_is_no_way_to_the_host_its_engine_did_not_refuse(
     look, text = await watch_of(engine, fetcher).look()
     assert look is Look.LATE
     assert os.strerror(number) in text
+
+
+async def test_a_page_that_is_compressed_unasked_is_no_answer_and_is_not_unpacked(engine, fetcher):
+    engine.headers["Content-Encoding"] = "gzip"
+    look, text = await watch_of(engine, fetcher).look()
+    assert look is Look.ERROR
+    assert "compressed ('gzip')" in text
