@@ -21,6 +21,7 @@ local get_last_failure, set_current_peer = balancer.get_last_failure, balancer.s
 local set_more_tries, set_timeouts = balancer.set_more_tries, balancer.set_timeouts
 local min = math.min
 local now_ms = clock.ms
+local settings = state.settings
 
 --- What nginx takes for "no live upstream": a clean 502.
 local BUSY = -3
@@ -35,8 +36,7 @@ local function connect(r)
     ngx.log(ngx.ERR, "tokenweir: backend ", target.id, " has no usable address: ", err)
     return ngx.exit(BUSY)
   end
-  local known = state.current(now_ms())
-  local idle = known.settings.limits.idle_ms
+  local idle = settings().limits.idle_ms
   if r.deadline then
     set_timeouts(nil, nil, min(idle, deadline.left(r)) / 1000)
     deadline.expect(r)
@@ -48,7 +48,7 @@ end
 local function first(r)
   local others = r.alternates
   if others > 0 then
-    local tries = state.current(now_ms()).settings.limits.tries
+    local tries = settings().limits.tries
     if tries > 1 then
       set_more_tries(min(tries - 1, others))
     end

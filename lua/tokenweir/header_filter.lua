@@ -11,6 +11,7 @@ local upstream_log = require "tokenweir.upstream_log"
 
 local ngx = ngx
 local now_ms = clock.ms
+local settings = state.settings
 local ceil, floor = math.ceil, math.floor
 local find = string.find
 
@@ -71,7 +72,7 @@ end
 
 -- nginx.conf makes headers of these variables, unless they are empty.
 local function tell(r)
-  local var, shown = ngx.var, state.current(now_ms()).settings.headers
+  local var, shown = ngx.var, settings().headers
   if shown.backend then
     var.tw_backend = r.backend
   end

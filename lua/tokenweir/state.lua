@@ -278,6 +278,11 @@ function _M.current(now)
   return known
 end
 
+--- The settings alone, for a request that has come so far that there are some.
+function _M.settings()
+  return known.settings
+end
+
 --- What the snapshot says of a model beyond its backends; nothing holds by a stale one.
 -- @param pool of `known.fleet.models`
 -- @return table, see `core/backend/fleet.lua`
