@@ -45,6 +45,11 @@ function _M.work_off()
   end
 end
 
+-- Compiled, this loop is one trace with all of `write_down` in it, and LuaJIT tries again and again to add one as long
+-- for each way in which requests differ: a worker then spends milliseconds on a request. So it is interpreted, and
+-- `write_down` compiled by itself.
+jit.off(_M.work_off)
+
 --- The same where it has waited for long; before a request is judged by what others told.
 function _M.catch_up(now)
   if count > 0 and now - ended_at[count - 1] > LATE_MS then
