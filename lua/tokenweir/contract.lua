@@ -565,6 +565,12 @@ _M.shapes = {
               ["above"] = 0,
               ["null"] = true,
             },
+            ["lets_in"] = {
+              ["type"] = "integer",
+              ["max"] = 1000000,
+              ["above"] = 0,
+              ["null"] = true,
+            },
             ["kv_bytes"] = {
               ["type"] = "integer",
               ["max"] = 1000000000,

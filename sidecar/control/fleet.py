@@ -130,6 +130,7 @@ class Fleet:
         capacity = member.capacity.of(config, record, known)
         cost, cost_reason = self._cost(member, known, now)
         foreign, foreign_reason = member.foreign.now(now)
+        lets_in, backlog_reason = member.backlog.now(now)
         kv_bytes, kv_reason = movable_kv_bytes(self.transfer, config, known.model)
         low, high = (None, None) if memory.use is None else scores(memory.use)
         score_reason = f"scores: low {low:.1f}, high {high:.1f}" if low is not None else None
@@ -145,6 +146,7 @@ class Fleet:
             capacity.reason,
             cost_reason,
             foreign_reason,
+            backlog_reason,
             kv_reason,
             *(f"{source}: {text}" for source, text in record.notes.items()),
         ]
@@ -172,6 +174,7 @@ class Fleet:
             capacity=capacity.tokens,
             context=capacity.context,
             concurrency=capacity.concurrency,
+            lets_in=lets_in,
             kv_bytes=kv_bytes,
             cost=cost,
             foreign=foreign,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from sidecar.control.backlog import Backlog
 from sidecar.control.capacity import CapacityEstimate
 from sidecar.control.cost import CostEstimate
 from sidecar.control.engine_steps import restarted
@@ -48,6 +49,7 @@ class Member:
     readiness: Readiness = field(default_factory=Readiness)
     progress: Progress = field(default_factory=Progress)
     foreign: ForeignLoad = field(default_factory=ForeignLoad)
+    backlog: Backlog = field(default_factory=Backlog)
     capacity: CapacityEstimate = field(default_factory=CapacityEstimate)
     cost: CostEstimate = field(default_factory=CostEstimate)
     experience: Experience = field(default_factory=Experience)
@@ -186,5 +188,6 @@ class Member:
             self._other_engine = True
             self.renewed_at = now
         self.progress.observe(reading)
+        self.backlog.observe(reading)
         self.capacity.observe(self.record)
         self.cost.observe(self.record, self.told_tokens(), now)

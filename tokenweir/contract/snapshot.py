@@ -100,6 +100,15 @@ class Backend(Record):
     concurrency: Annotated[
         int | None, Field(gt=0, le=10**6, description="most requests at once where no capacity is known")
     ] = None
+    lets_in: Annotated[
+        int | None,
+        Field(
+            gt=0,
+            le=10**6,
+            description="most sequences at once while the engine itself keeps requests waiting, or is full "
+            "by its own telling; null: it does neither",
+        ),
+    ] = None
     kv_bytes: Annotated[
         int | None,
         Field(

@@ -1,7 +1,7 @@
 --- The snapshot's backends as a struct of arrays, built once per snapshot and read on every request.
 --
 -- Indices run 1 .. fleet.size. Numbers are FFI doubles; what is not known is -1 for `memory`, `load` and
--- the ages, 0 for `capacity`, `concurrency` and `context`. Strings and booleans are Lua arrays.
+-- the ages, 0 for `capacity`, `concurrency`, `lets_in` and `context`. Strings and booleans are Lua arrays.
 -- An index is valid for one fleet only; what must outlive a snapshot keeps the backend's `place`.
 local ffi = require "ffi"
 local contract = require "tokenweir.contract"
@@ -19,7 +19,7 @@ local MAX_BACKENDS = contract.numbers.max_backends
 local NUMBERS = {
   port = 0, weight = 1, admit = 1, memory = -1, memory_age_ms = -1, load = -1, load_age_ms = -1,
   capacity = 0, context = 0, concurrency = 0, low = 0, high = 0, scrape_failures = 0, progress_age_ms = -1,
-  kv_bytes = 0,
+  kv_bytes = 0, lets_in = 0,
 }
 local STRINGS = {
   id = "", host = "", sni = "", host_header = "", credential_group = "", wants_key = "", role = "active",

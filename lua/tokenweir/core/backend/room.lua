@@ -27,6 +27,16 @@ local function cap(view, i)
   return view.fleet.preempts[i] ~= 0 and PREEMPTING_CAP or view.settings.kv_cap
 end
 
+--- The most sequences that backend i takes at once, 0: no number bounds it. Where the engine itself lets requests wait,
+-- it is as many as it runs: what is predicted of those it has is wrong then, or others send there too.
+local function most_sequences(view, i)
+  local concurrency, lets_in = view.fleet.concurrency[i], view.fleet.lets_in[i]
+  if lets_in == 0 or view.stale or concurrency > 0 and concurrency < lets_in then
+    return concurrency
+  end
+  return lets_in
+end
+
 -- What the predicted peak on backend i may come to.
 local function most(view, i, own)
   local row, capacity = view.load[i], view.fleet.capacity[i]
@@ -42,7 +52,7 @@ end
 -- @return NO, YES, or MAYBE: the buckets decide (`fits`)
 function _M.glance(view, i, own)
   local fleet, row = view.fleet, view.load[i]
-  local concurrency, capacity = fleet.concurrency[i], fleet.capacity[i]
+  local concurrency, capacity = most_sequences(view, i), fleet.capacity[i]
   -- An idle backend takes a request of more choices than its limit: it would wait for ever otherwise.
   if concurrency > 0 and row.n > 0 and row.n + own.n > concurrency then
     return NO
@@ -80,7 +90,7 @@ function _M.soonest(view, candidates, count, request, kept)
   local best, least
   for k = 1, count do
     local i = candidates[k]
-    local row, capacity, concurrency = view.load[i], fleet.capacity[i], fleet.concurrency[i]
+    local row, capacity, concurrency = view.load[i], fleet.capacity[i], most_sequences(view, i)
     if i == kept then
       return i
     end
@@ -128,7 +138,7 @@ end
 -- not, it waits until the peak fits too: elsewhere it would take the requests of others down with it, and an idle
 -- backend always does. Where not even the mean fits, its prompt has to.
 local function may_join(view, i, own)
-  local row, capacity, concurrency = view.load[i], view.fleet.capacity[i], view.fleet.concurrency[i]
+  local row, capacity, concurrency = view.load[i], view.fleet.capacity[i], most_sequences(view, i)
   if concurrency > 0 and row.n > 0 and row.n + own.n > concurrency then
     return false
   end

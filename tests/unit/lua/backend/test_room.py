@@ -70,6 +70,27 @@ def test_an_engine_that_preempts_is_not_filled_so_far_that_it_lets_nobody_in(lua
     assert not room.fits(prompt=701, mean=1)
 
 
+def test_an_engine_that_lets_requests_wait_takes_no_more_than_it_runs_whatever_is_predicted(lua: Any) -> None:
+    room = Room(lua, capacity=100_000, engine="vllm", lets_in=2)
+    assert room.fits(prompt=10, mean=10)
+    for _ in range(2):
+        room.view.hold(1, prompt=10, mean=10)
+    assert not room.fits(prompt=10, mean=10)
+    room.view.view.stale = True
+    assert room.fits(prompt=10, mean=10), "what it said is long ago"
+
+
+def test_the_lesser_of_the_configured_number_and_what_the_engine_lets_in_counts(lua: Any) -> None:
+    for concurrency, lets_in in ((1, 5), (5, 1)):
+        room = Room(lua, concurrency=concurrency, lets_in=lets_in)
+        room.view.hold(1, prompt=10, mean=10)
+        assert not room.fits(prompt=10, mean=10)
+
+
+def test_an_idle_engine_that_lets_requests_wait_takes_one_of_many_choices(lua: Any) -> None:
+    assert Room(lua, capacity=100_000, lets_in=1).fits(prompt=10, mean=10, n=4)
+
+
 def test_what_is_held_stays_below_the_safety_share_whatever_is_predicted(lua: Any) -> None:
     room = Room(lua, capacity=1000)
     room.view.hold(1, prompt=800, mean=1, sd=0)

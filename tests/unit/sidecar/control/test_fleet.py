@@ -57,6 +57,17 @@ def test_a_backend_that_serves_is_told_with_all_that_is_known(fleet):
     assert any(reason.startswith("state: ready") for reason in backend.reasons)
 
 
+def test_an_engine_that_keeps_requests_waiting_is_told_with_what_it_runs(fleet):
+    serve(fleet, at=1000.0, running=12, waiting=3, kv_use=0.95)
+    assert fleet.decide(1100)[0].lets_in is None
+    serve(fleet, at=1500.0, running=9, waiting=6, kv_use=0.95)
+    (backend,) = fleet.decide(1600)
+    assert backend.lets_in == 12
+    assert any(reason.startswith("full: the engine keeps 6") for reason in backend.reasons)
+    serve(fleet, at=2000.0, running=9, waiting=0, kv_use=0.6)
+    assert fleet.decide(2100)[0].lets_in is None
+
+
 @pytest.mark.parametrize(("throttled", "slower"), [((), False), (("heat",), True)])
 def test_a_slow_engine_without_work_is_taken_for_usual_again_unless_its_card_is_held_back(
     fleet, throttled, slower
