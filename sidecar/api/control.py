@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sidecar.api.backends import CHANGE
 from sidecar.api.plane import Admin, Plane
 from sidecar.clock import monotonic_ms
+from sidecar.control_plane import ControlPlane
 from tokenweir.contract.records import ModelControl
 from tokenweir.contract.values import PLAIN
 
@@ -51,6 +52,21 @@ class AlertView(BaseModel):
     text: str
     since_ms: int
     page: bool = Field(description="no decision of the control loop will mend it")
+
+
+def alert_views(plane: ControlPlane) -> list[AlertView]:
+    """The alerts that stand, oldest first."""
+    standing = sorted(plane.loop.alerts.standing.values(), key=lambda alert: alert.since_ms)
+    return [
+        AlertView(
+            kind=alert.kind.value,
+            subject=alert.subject,
+            text=alert.text,
+            since_ms=alert.since_ms,
+            page=alert.page,
+        )
+        for alert in standing
+    ]
 
 
 class VariantChange(BaseModel):
@@ -103,17 +119,7 @@ async def control(plane: Plane) -> ControlView:
 
 @router.get("/alerts", summary="What a person should know, oldest first")
 async def alerts(plane: Plane) -> list[AlertView]:
-    standing = sorted(plane.loop.alerts.standing.values(), key=lambda alert: alert.since_ms)
-    return [
-        AlertView(
-            kind=alert.kind.value,
-            subject=alert.subject,
-            text=alert.text,
-            since_ms=alert.since_ms,
-            page=alert.page,
-        )
-        for alert in standing
-    ]
+    return alert_views(plane)
 
 
 @router.post(

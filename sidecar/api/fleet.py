@@ -5,10 +5,13 @@ from __future__ import annotations
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
+from sidecar.api.control import AlertView, alert_views
+from sidecar.api.fleet_models import FleetModel, fleet_models
 from sidecar.api.plane import Plane
+from sidecar.api.shown_state import SHOWN, shown_state
 from sidecar.clock import monotonic_ms
 from sidecar.departures import departures
-from tokenweir.contract.records import State
+from tokenweir.contract.records import Role, State
 
 router = APIRouter(prefix="/api", tags=["fleet"])
 
@@ -18,13 +21,22 @@ class FleetRow(BaseModel):
 
     id: str
     url: str
-    state: str
+    state: State
+    shown: str = Field(description=SHOWN)
+    role: Role = Field(description="the role that it has now: a spare in service is active")
+    promoted: bool = Field(description="of the role standby, and put into service")
     engine: str
     models: list[str]
+    gpu: str = Field(description="as configured; empty: not told")
+    precision: str = Field(description="of the weights, as configured; empty: not told")
     memory: float | None
+    capacity: int | None = Field(description="KV tokens")
     load: float | None
     in_flight: float
     foreign: float
+    low: float | None = Field(description="score of the policy `hybrid` for short outputs")
+    high: float | None = Field(description="the same for long outputs")
+    ejected_by: dict[str, str] = Field(description="gateway -> why it has taken the backend out")
     reason: str
 
 
@@ -44,6 +56,8 @@ class FleetView(BaseModel):
     ready: int
     changes: list[str] = Field(description="what the admin API has changed of what tokenweir.yaml says")
     backends: list[FleetRow]
+    models: dict[str, FleetModel]
+    alerts: list[AlertView] = Field(description="those that stand, oldest first")
 
 
 @router.get("/fleet", summary="The fleet at a glance")
@@ -57,13 +71,22 @@ async def fleet(plane: Plane) -> FleetView:
             FleetRow(
                 id=backend_id,
                 url=member.config.url,
-                state=member.state.value,
+                state=member.state,
+                shown=shown_state(plane, member),
+                role=member.role,
+                promoted=member.promoted,
                 engine=member.record.engine_kind,
                 models=sorted(member.models()),
+                gpu=member.config.gpu or "",
+                precision=member.config.precision,
                 memory=decision.memory if decision else None,
+                capacity=decision.capacity if decision else None,
                 load=decision.load if decision else None,
                 in_flight=plane.gateways.in_flight(backend_id),
                 foreign=decision.foreign.requests if decision else 0,
+                low=decision.low if decision else None,
+                high=decision.high if decision else None,
+                ejected_by=plane.gateways.ejecting(backend_id),
                 reason=plane.fleet.reason(member),
             )
         )
@@ -82,4 +105,6 @@ async def fleet(plane: Plane) -> FleetView:
         ready=sum(1 for member in plane.fleet.members.values() if member.state is State.READY),
         changes=departures(plane.store),
         backends=rows,
+        models=fleet_models(plane),
+        alerts=alert_views(plane),
     )

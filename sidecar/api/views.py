@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from sidecar.api.measured import IndicatorView, Measured, indicators, measured
+from sidecar.api.shown_state import SHOWN, shown_state
 from sidecar.clock import monotonic_ms
 from sidecar.control.member import Member
 from sidecar.control_plane import ControlPlane
@@ -29,6 +30,7 @@ class BackendView(BaseModel):
     url: str
     address: str | None = Field(description="resolved; null while the name does not resolve")
     state: str
+    shown: str = Field(description=SHOWN)
     reason: str
     engine: str
     role: str
@@ -53,6 +55,7 @@ def backend_view(plane: ControlPlane, member: Member, decision: Backend | None) 
         url=member.config.url,
         address=member.address,
         state=member.state.value,
+        shown=shown_state(plane, member),
         reason=plane.fleet.reason(member),
         engine=member.record.engine_kind,
         role=member.role.value,
