@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import httpx
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from tokenweir.cli.admin import ask
 from tokenweir.cli.check import counted
+from tokenweir.cli.notices import alert_lines, gateway_state, model_lines
 from tokenweir.cli.options import DEFAULT_CONFIG, ConfigPath, told
 from tokenweir.config import Config, ConfigError
 from tokenweir.stack import gateway_server, sidecar_server
-from tokenweir.stack.probes import http_ready
+from tokenweir.stack.probes import http_answer
 from tokenweir.stack.process import read_pid_files
 from tokenweir.stack.settings import Settings, last_applied, read
 from tokenweir.stack.state_dir import StateDir, locate
 
-STATES = {"ready": "green", "starting": "yellow", "draining": "yellow", "down": "red"}
+STATES = {"ready": "green", "starting": "yellow", "draining": "yellow", "down": "red", "standby": "cyan"}
 
 
 def status(config: ConfigPath = DEFAULT_CONFIG) -> None:
@@ -34,9 +37,9 @@ def status(config: ConfigPath = DEFAULT_CONFIG) -> None:
         except ConfigError as error:
             settings, problem = _in_service(console, config, error), error
         console.print(_parts(settings.state), soft_wrap=True)
-        gateway = http_ready(f"{gateway_server.base_url(settings)}/readyz", verify=False)
-        mark = "[green]ready[/]" if gateway is None else f"[red]not ready[/]: {gateway}"
-        console.print(f"gateway {gateway_server.base_url(settings)}/v1: {mark}", soft_wrap=True)
+        base_url = gateway_server.base_url(settings)
+        ready, text = http_answer(f"{base_url}/readyz", verify=False)
+        console.print(f"gateway {base_url}/v1: {gateway_state(ready, escape(text))}", soft_wrap=True)
         try:
             overview, backends, learning = ask(settings, "/api/fleet", "/api/backends", "/api/predictor")
         except (httpx.HTTPError, ValueError) as error:
@@ -48,10 +51,14 @@ def status(config: ConfigPath = DEFAULT_CONFIG) -> None:
         console.print(predictor_line(learning), soft_wrap=True)
         if overview["changes"]:
             console.print(f"changed by the admin API: {', '.join(overview['changes'])}", soft_wrap=True)
+        for line in alert_lines(overview["alerts"], time.time() * 1000):
+            console.print(line, style="red", markup=False, soft_wrap=True)
+        for line in model_lines(overview["models"]):
+            console.print(line, style="yellow", markup=False, soft_wrap=True)
         console.print(fleet_table(backends))
         for backend in backends:
             console.print(reasons(backend), style="dim", markup=False, soft_wrap=True)
-    if gateway is not None or problem is not None:
+    if not ready or problem is not None:
         raise typer.Exit(1)
 
 
@@ -84,9 +91,11 @@ def _headline(settings: Settings, overview: dict[str, Any]) -> str:
         told_at = f"stands by, {overview['leader']} leads"
     else:
         told_at = "nothing published yet" if age is None else f"last snapshot {age:.0f} ms ago"
+    at_rest = sum(row["shown"] == "standby" for row in overview["backends"])
     counts = (
         f"{counted(overview['gateways'], 'gateway')}, "
         f"{overview['ready']} of {counted(len(overview['backends']), 'backend')} ready"
+        + (f", {at_rest} stopped on standby" if at_rest else "")
     )
     return (
         f"sidecar {sidecar_server.admin_url(settings)}: policy {overview['policy']}{shadow}, "
@@ -107,9 +116,11 @@ def predictor_line(learning: dict[str, Any]) -> str:
 
 
 def fleet_table(backends: list[dict[str, Any]]) -> Table:
-    """One row a backend: what it is, how full (KV: thousands of tokens), its scores."""
+    """One row a backend: what it is, how full (KV: thousands of tokens), its scores; its role where not all
+    are active."""
     table = Table(header_style="bold", box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for title in ("backend", "GPU", "models", "state"):
+    roles = any(_role(backend) != "active" for backend in backends)
+    for title in ("backend", "GPU", "models", *(["role"] if roles else []), "state"):
         table.add_column(title, no_wrap=title != "models")
     for title in ("in flight", "memory", "KV", "low", "high"):
         table.add_column(title, justify="right", no_wrap=True)
@@ -122,6 +133,7 @@ def fleet_table(backends: list[dict[str, Any]]) -> Table:
             backend["id"],
             gpu or "?",
             ", ".join(backend["models"]) or "?",
+            *([_role(backend)] if roles else []),
             _state(backend),
             f"{backend['in_flight']:.0f}",
             "?" if memory is None else f"{memory:.0%}",
@@ -132,8 +144,13 @@ def fleet_table(backends: list[dict[str, Any]]) -> Table:
     return table
 
 
+def _role(backend: dict[str, Any]) -> str:
+    spare = backend["configuration"].get("role") == "standby" and backend["role"] == "active"
+    return "standby, in service" if spare else str(backend["role"])
+
+
 def _state(backend: dict[str, Any]) -> str:
-    state = f"[{STATES.get(backend['state'], 'default')}]{backend['state']}[/]"
+    state = f"[{STATES.get(backend['shown'], 'default')}]{backend['shown']}[/]"
     return f"{state}, [red]ejected[/]" if backend["state"] != "down" and backend["ejected_by"] else state
 
 

@@ -127,7 +127,7 @@ def waited_for(settings: Settings) -> str | None:
     """Which backends are not ready and why; of those that are drained or held out somebody knows."""
     try:
         rows = ask(settings, "/api/fleet")[0]["backends"]
-        return _not_ready([row for row in rows if row["state"] in {"down", "starting"}]) or None
+        return _not_ready([row for row in rows if row["shown"] in {"down", "starting"}]) or None
     except (httpx.HTTPError, LookupError, ValueError, TypeError):
         return None
 

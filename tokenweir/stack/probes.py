@@ -17,18 +17,25 @@ def url_host(address: str) -> str:
 
 def http_ready(url: str, *, verify: bool = True) -> str | None:
     """None once `url` answers 200; else what it answered."""
+    ready, text = http_answer(url, verify=verify)
+    return None if ready else text
+
+
+def http_answer(url: str, *, verify: bool = True) -> tuple[bool, str]:
+    """Whether `url` answers 200, and what it says, or why not."""
     context: ssl.SSLContext | bool = (
         ssl.create_default_context() if verify and url.startswith("https") else False
     )
     try:
         answer = httpx.get(url, timeout=2, verify=context, trust_env=False)
     except httpx.HTTPError as error:
-        return f"no answer yet ({type(error).__name__})"
+        return False, f"no answer yet ({type(error).__name__})"
+    text = " ".join(answer.text.split())[:160]
     if answer.status_code == 200:
-        return None
+        return True, text
     if "html" in answer.headers.get("content-type", ""):
-        return f"answers {answer.status_code} with a web page: is that another program?"
-    return f"answers {answer.status_code} {' '.join(answer.text.split())[:160]}"
+        return False, f"answers {answer.status_code} with a web page: is that another program?"
+    return False, f"answers {answer.status_code} {text}"
 
 
 def redis_ready(host: str, port: int, user: str, password: Path) -> str | None:

@@ -11,6 +11,8 @@ from tokenweir.cli.status import fleet_table, predictor_line, reasons
 BACKEND: dict[str, Any] = {
     "id": "a100-a",
     "state": "ready",
+    "shown": "ready",
+    "role": "active",
     "reason": "answers",
     "models": {"llama-3-8b": "llama-3-8b"},
     "in_flight": 3.0,
@@ -53,6 +55,22 @@ def test_what_is_not_known_is_a_question_mark() -> None:
     backend = {**BACKEND, "decision": None, "models": {}, "configuration": {}, "ejected_by": {}}
     row = next(line for line in shown([backend]).splitlines() if "a100-a" in line)
     assert row.split() == ["a100-a", "?", "?", "ready", "3", "?", "?", "?", "?"]
+
+
+def test_roles_are_shown_only_where_a_backend_is_not_active() -> None:
+    quiet = {**BACKEND, "ejected_by": {}}
+    spare = {**quiet, "id": "s", "role": "standby", "state": "down", "shown": "standby"}
+    promoted = {**quiet, "id": "p", "configuration": {"gpu": "T4", "role": "standby"}}
+    assert "role" not in shown([quiet])
+    table = shown([quiet, spare, promoted, {**quiet, "id": "f", "role": "fallback"}])
+    assert "role" in table.splitlines()[0]
+    rows = {line.split()[0]: line for line in table.splitlines()[1:]}
+    assert "  active " in rows["a100-a"]
+    assert "standby  " in rows["s"]
+    assert "down" not in rows["s"], "it was stopped on purpose"
+    assert "standby, in service" in rows["p"]
+    assert "fallback" in rows["f"]
+    assert all(len(line) <= 120 for line in table.splitlines())
 
 
 def test_a_backend_that_a_gateway_has_ejected_is_not_told_as_merely_ready() -> None:

@@ -103,13 +103,14 @@ def test_what_is_waited_for_is_told_again_and_again_with_the_reason(monkeypatch:
     assert up.wait_until(console, "a backend", lambda: "refused", 0.1) == "refused"
 
 
-def test_backends_that_are_not_ready_are_named_with_the_reason(
+def test_backends_that_are_not_ready_are_named_with_the_reason_and_stopped_spares_are_not(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [
-        {"id": "a", "state": "ready", "reason": "answers"},
-        {"id": "b", "state": "down", "reason": "b:8000: Connection refused"},
-        {"id": "c", "state": "draining", "reason": "drained"},
+        {"id": "a", "state": "ready", "shown": "ready", "reason": "answers"},
+        {"id": "b", "state": "down", "shown": "down", "reason": "b:8000: Connection refused"},
+        {"id": "c", "state": "draining", "shown": "draining", "reason": "drained"},
+        {"id": "d", "state": "down", "shown": "standby", "reason": "d:8000: Connection refused"},
     ]
 
     def get(url: str, **_: object) -> httpx.Response:
@@ -117,7 +118,7 @@ def test_backends_that_are_not_ready_are_named_with_the_reason(
 
     serve(monkeypatch, get)
     assert up.waited_for(settings) == "b is down: b:8000: Connection refused"
-    rows[1]["state"] = "ready"
+    rows[1]["shown"] = "ready"
     assert up.waited_for(settings) is None
 
 
