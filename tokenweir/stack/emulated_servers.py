@@ -27,6 +27,8 @@ def _argv(backend: BackendConfig) -> list[str]:
         argv += ["--gpus", str(backend.gpus)]
     if backend.precision:
         argv += ["--precision", backend.precision]
+    if backend.kv_capacity:
+        argv += ["--capacity", str(backend.kv_capacity)]
     return argv
 
 
