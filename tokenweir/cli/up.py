@@ -48,7 +48,7 @@ def up(config: ConfigPath = DEFAULT_CONFIG) -> None:
             launch.claim(state.run, config.resolve())
             wanted = parts(settings)
             with Progress(console, {part.name: part.title for part in wanted}) as progress:
-                launch.bring_up(wanted, state.run, progress.report)
+                launch.bring_up(wanted, state.run, progress.report, _shown(settings.path))
             keep(settings)
         behind = wait_until(
             console,
@@ -73,6 +73,8 @@ def up(config: ConfigPath = DEFAULT_CONFIG) -> None:
         _summary(console, settings, missing)
         if others:
             console.print(f"\n[yellow]Not ready yet[/]: {escape(others)}", soft_wrap=True)
+        if reminder := same_config(settings.path):
+            console.print(f"\n{reminder}", markup=False, soft_wrap=True)
 
 
 def wait_until(console: Console, what: str, missing: Callable[[], str | None], within_s: float) -> str | None:
@@ -198,6 +200,14 @@ def _summary(console: Console, settings: Settings, missing: str | None) -> None:
     if model is not None:
         console.print("\nTry it:")
         console.print(example(settings, model), soft_wrap=True, markup=False)
+
+
+def same_config(path: Path) -> str | None:
+    """What to remember of another configuration than the default one; None of that."""
+    if path == DEFAULT_CONFIG.resolve():
+        return None
+    given = f"CONFIG={shlex.quote(_shown(path))}"
+    return f"Of this configuration: make status {given}, make down {given}"
 
 
 def _shown(path: Path) -> str:

@@ -82,8 +82,9 @@ def _sizes(part: Part) -> dict[Path, int]:
     return {log: log.stat().st_size if log.exists() else 0 for log in (part.log, *part.other_logs)}
 
 
-def _check_ports(part: Part, present: PidFile | None = None) -> None:
-    """Raises StackError when one of the part's ports is another's; `present` is the part as it runs now."""
+def _check_ports(part: Part, present: PidFile | None, config: str) -> None:
+    """Raises StackError when one of the part's ports is another's; `present` is the part as it runs now,
+    `config` the file in which the port is set."""
     for port in part.ports:
         if ports.is_free(port.host, port.number):
             continue
@@ -92,7 +93,7 @@ def _check_ports(part: Part, present: PidFile | None = None) -> None:
         holder = ports.describe_holder(port.number)
         raise StackError(
             f"port {port.number} on {port.host} ({port.key}) is taken by {holder}; "
-            f"stop that, or set another port as `{port.key}` in tokenweir.yaml"
+            f"stop that, or set another port as `{port.key}` in {config}"
         )
 
 
@@ -137,8 +138,9 @@ def _await(started: list[Started], report: Report) -> None:
         time.sleep(POLL_S)
 
 
-def bring_up(parts: list[Part], run: Path, report: Report) -> None:
-    """Make exactly these parts run: start what is missing, renew what has changed, stop what is unwanted."""
+def bring_up(parts: list[Part], run: Path, report: Report, config: str = "tokenweir.yaml") -> None:
+    """Make exactly these parts run: start what is missing, renew what has changed, stop what is unwanted.
+    `config` is the file that an error names."""
     pid_files = read_pid_files(run)
     wanted = {part.name: part for part in parts}
     for name, pid_file in reversed(list(pid_files.items())):
@@ -151,7 +153,7 @@ def bring_up(parts: list[Part], run: Path, report: Report) -> None:
             del pid_files[name]
     for part in parts:
         if part.name not in pid_files or pid_files[part.name].digest != part.digest:
-            _check_ports(part, pid_files.get(part.name))
+            _check_ports(part, pid_files.get(part.name), config)
     started: list[Started] = []
     for order, part in enumerate(parts):
         present = pid_files.get(part.name)

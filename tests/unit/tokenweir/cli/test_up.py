@@ -139,3 +139,12 @@ def test_beside_a_sidecar_that_leads_this_one_need_not_publish(
 
     serve(monkeypatch, get)
     assert up.settings_lag(settings) == said
+
+
+def test_of_another_configuration_up_says_what_status_and_down_need(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = up.same_config(tmp_path / "mine2.yaml")
+    assert said == "Of this configuration: make status CONFIG=mine2.yaml, make down CONFIG=mine2.yaml"
+    assert up.same_config(up.DEFAULT_CONFIG) is None

@@ -145,8 +145,9 @@ def test_a_taken_port_is_named_with_its_holder_and_the_key_that_changes_it(
 ) -> None:
     part = make("one")
     with socket.create_server(("127.0.0.1", part.ports[0].number)), pytest.raises(StackError) as raised:
-        launch.bring_up([part], run, lambda *_: None)
+        launch.bring_up([part], run, lambda *_: None, "mine2.yaml")
     assert f"port {part.ports[0].number}" in str(raised.value)
+    assert "`one.port` in mine2.yaml" in str(raised.value)
     assert f"process {os.getpid()}" in str(raised.value)
     assert "one.port" in str(raised.value)
     assert pids(run) == {}
