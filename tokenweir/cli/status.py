@@ -51,9 +51,14 @@ def status(config: ConfigPath = DEFAULT_CONFIG) -> None:
         console.print(predictor_line(learning), soft_wrap=True)
         if overview["changes"]:
             console.print(f"changed by the admin API: {', '.join(overview['changes'])}", soft_wrap=True)
-        for line in alert_lines(overview["alerts"], time.time() * 1000):
+        if "models" not in overview:
+            console.print(
+                "[yellow]this older sidecar tells no levels or alerts[/]; `make up` renews it",
+                soft_wrap=True,
+            )
+        for line in alert_lines(overview.get("alerts", []), time.time() * 1000):
             console.print(line, style="red", markup=False, soft_wrap=True)
-        for line in model_lines(overview["models"]):
+        for line in model_lines(overview.get("models", {})):
             console.print(line, style="yellow", markup=False, soft_wrap=True)
         console.print(fleet_table(backends))
         for backend in backends:
@@ -91,7 +96,7 @@ def _headline(settings: Settings, overview: dict[str, Any]) -> str:
         told_at = f"stands by, {overview['leader']} leads"
     else:
         told_at = "nothing published yet" if age is None else f"last snapshot {age:.0f} ms ago"
-    at_rest = sum(row["shown"] == "standby" for row in overview["backends"])
+    at_rest = sum(row.get("shown") == "standby" for row in overview["backends"])
     counts = (
         f"{counted(overview['gateways'], 'gateway')}, "
         f"{overview['ready']} of {counted(len(overview['backends']), 'backend')} ready"
@@ -150,7 +155,8 @@ def _role(backend: dict[str, Any]) -> str:
 
 
 def _state(backend: dict[str, Any]) -> str:
-    state = f"[{STATES.get(backend['shown'], 'default')}]{backend['shown']}[/]"
+    shown = backend.get("shown", backend["state"])
+    state = f"[{STATES.get(shown, 'default')}]{shown}[/]"
     return f"{state}, [red]ejected[/]" if backend["state"] != "down" and backend["ejected_by"] else state
 
 

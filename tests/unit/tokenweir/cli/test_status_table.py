@@ -77,6 +77,11 @@ def test_a_backend_that_a_gateway_has_ejected_is_not_told_as_merely_ready() -> N
     assert "ready, ejected" in shown([BACKEND])
 
 
+def test_a_sidecar_of_an_older_version_is_shown_by_what_it_tells() -> None:
+    older = {key: value for key, value in BACKEND.items() if key != "shown"}
+    assert "ready, ejected" in shown([older])
+
+
 def test_the_reasons_say_which_gateway_has_ejected_a_backend() -> None:
     assert reasons(BACKEND) == (
         "a100-a: state: ready; cost: facts of 1 x A100-80G; ejected by gateway-1: 3 failures in a row"
