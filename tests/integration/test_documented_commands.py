@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -222,3 +223,32 @@ def test_make_down_stops_every_process_and_frees_every_port(running: Copy) -> No
         with pytest.raises(httpx.ConnectError):
             httpx.get(f"http://127.0.0.1:{running.ports[name]}/", trust_env=False)
     assert "nothing runs" in running.run("make down")
+
+
+def test_the_levels_can_be_seen_as_the_page_on_the_control_loop_says(copy: Copy) -> None:
+    ports = copy.ports
+    text = copy.adapted(blocks("docs/control.md", "yaml", "tested")[1])
+    text += f"listen: {{port: {ports['8080']}, metrics_port: {ports['9080']}}}\n"
+    text += f"admin: {{port: {ports['8081']}}}\nredis: {{port: {ports['16379']}}}\n"
+    (copy.root / "levels.yaml").write_text(text)
+    start, chats, look = blocks("docs/control.md", "sh", "levels")
+    seen = threading.Event()
+
+    def chat() -> None:
+        while not seen.is_set():
+            copy.run(chats)
+
+    load = threading.Thread(target=chat)
+    try:
+        said = copy.run(start)
+        assert "make status CONFIG=levels.yaml, make down CONFIG=levels.yaml" in said
+        load.start()
+        until, told = time.monotonic() + 90, ""
+        while "model llama-3-8b: level 1: new sessions are refused" not in told:
+            assert time.monotonic() < until, told
+            told = copy.run(look)
+    finally:
+        seen.set()
+        if load.is_alive():
+            load.join()
+        copy.run("make down CONFIG=levels.yaml")
