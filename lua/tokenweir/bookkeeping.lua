@@ -45,9 +45,10 @@ function _M.work_off()
   end
 end
 
--- Compiled, this loop is one trace with all of `write_down` in it, and LuaJIT tries again and again to add one as long
--- for each way in which requests differ: a worker then spends milliseconds on a request. So it is interpreted, and
--- `write_down` compiled by itself.
+-- Compiled, this would be one long trace, and LuaJIT tries again and again to add one as long for each way in which
+-- requests differ: a worker then spends milliseconds on a request. So it is interpreted, and what it calls is compiled
+-- part by part.
+jit.off(write_down)
 jit.off(_M.work_off)
 
 --- The same where it has waited for long; before a request is judged by what others told.
