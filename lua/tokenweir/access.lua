@@ -112,9 +112,8 @@ local function choose(r, known, now)
   if waiting.somebody(r.pool, now) and pick.reachable(known, r, now) then
     return waiting.wait(r, known, now, "full")
   end
-  local index, reason, retry_at = pick.pick(known, r, now, waiting.held(r.pool, now))
+  local index, reason, retry_at = pick.pick_and_take(known, r, now, waiting.held(r.pool, now))
   if index then
-    pick.take(known, r, index, now)
     return known
   elseif reason == "full" then
     return waiting.wait(r, known, now, reason)

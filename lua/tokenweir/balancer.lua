@@ -100,12 +100,10 @@ local function again(r)
   r.tried_count = r.tried_count + 1
   r.tried[r.tried_count] = r.place
   r.pool = pool
-  local index = pick.pick(known, r, now)
-  if not index then
+  if not pick.pick_and_take(known, r, now) then
     return ngx.exit(BUSY)
   end
   metrics.add("retries", 1, why)
-  pick.take(known, r, index, now)
   r.noted, r.refused = nil, nil
   return connect(r)
 end

@@ -1,13 +1,14 @@
 --- What is in flight: this worker's reservations, and the sum over all workers, other gateways and foreign load.
 --
 --   local view = ledger.view(known, candidates, count, now)   -- for core/policy.pick
---   ledger.reserve(r, fleet, index, now)
+--   ledger.claim(r, fleet, index, now)
 --   ledger.first_token(r); ledger.progress(r, tokens); ledger.release(r)
 --
 -- A request is counted on the place that it was reserved on (`r.place`), whatever becomes of the fleet, and taken off
 -- exactly once. A worker that dies takes its row with it (`region.lua`).
 local load = require "tokenweir.core.backend.load"
 local policy = require "tokenweir.core.policy"
+local room = require "tokenweir.core.backend.room"
 local region = require "tokenweir.region"
 local lingering = require "tokenweir.lingering"
 local step_time = require("tokenweir.core.backend.step_time").of
@@ -15,6 +16,7 @@ local step_time = require("tokenweir.core.backend.step_time").of
 local add_totals, copy_totals = load.add_totals, load.copy_totals
 local add_buckets, clear_buckets = load.add_buckets, load.clear_buckets
 local ffi_new = require("ffi").new
+local is_exceeded, is_tight = room.is_exceeded, room.is_tight
 local floor, setmetatable = math.floor, setmetatable
 
 --- Output of a foreign request where no model's figures are known, tokens.
@@ -24,6 +26,7 @@ local _M = {}
 
 local view = policy.new_view()
 local sums, sums_size
+local afterwards = load.new(0)
 -- Of a large fleet few are looked at in a pick, so each is summed when it is first asked for: summed_at[i] == turn.
 local summed_at, turn
 local foreign, foreign_generation, foreign_stale
@@ -57,8 +60,8 @@ local function build_foreign(known)
   end
 end
 
-local function add_up(i)
-  local sum, place = sums[i], fleet.place[i]
+local function add_up(i, sum)
+  local place = fleet.place[i]
   -- There is one row at least: this worker's.
   copy_totals(sum, rows[1][place])
   for k = 2, row_count do
@@ -75,7 +78,7 @@ end
 local function total(_, i)
   if summed_at[i] ~= turn then
     summed_at[i] = turn
-    add_up(i)
+    add_up(i, sums[i])
   end
   return sums[i]
 end
@@ -127,7 +130,7 @@ function _M.view(known, candidates, count, now)
     for c = 1, count do
       local i = candidates[c]
       summed_at[i] = turn
-      add_up(i)
+      add_up(i, sums[i])
     end
   end
   return view
@@ -174,6 +177,28 @@ function _M.reserve(r, known_fleet, index, now)
     unseen[unseen_count], r.unseen_at = r, unseen_count
   end
   return true
+end
+
+--- Reserves a request on the backend that was picked from the last view. Another worker may have picked the same at
+-- the same moment: where that is more than the backend takes, the place is given back, and whoever waits looks again.
+-- @param r see `reserve`, not reserved; written besides: `reckoned`
+-- @return boolean whether it is reserved
+function _M.claim(r, known_fleet, index, now)
+  r.reckoned = view.credit[known_fleet.place[index]]
+  local seen, after = total(nil, index), afterwards[0]
+  local tight = is_tight(view, index, r)
+  _M.reserve(r, known_fleet, index, now)
+  if not tight then
+    return true
+  end
+  add_up(index, after)
+  if after.n - r.n <= seen.n or not is_exceeded(view, index, after) then
+    return true
+  end
+  region.gives_back()
+  _M.release(r)
+  region.gave_back(now)
+  return false
 end
 
 --- The first byte of a stream came.

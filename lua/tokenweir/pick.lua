@@ -15,6 +15,7 @@ local state = require "tokenweir.state"
 local targets = require "tokenweir.targets"
 local transfer = require "tokenweir.transfer"
 
+local claim = ledger.claim
 local control_of = state.control
 local filter = eligible.filter
 local release_rate, soonest = room.release_rate, room.soonest
@@ -28,6 +29,9 @@ local pairs = pairs
 --- A backend that answered a request this recently is alive, though the sidecar waits for it in vain: as long as the
 -- sidecar's own rule of the same kind.
 local ALIVE_MS = 3000
+
+--- So often a place may be taken by another worker between the choice and the reservation.
+local TRIES = 3
 
 local candidates = require("table.new")(contract.numbers.max_backends, 0)
 local usual = {}
@@ -213,19 +217,36 @@ function _M.shadow(known, view, r, count, index)
 end
 
 --- Reserves the request on what was picked.
+-- @return boolean: false where another worker has taken the place meanwhile
 function _M.take(known, r, index, now)
   local fleet = known.fleet
+  if not claim(r, fleet, index, now) then
+    return false
+  end
   local target = fleet.target[index]
   r.target, r.backend = target, target.id
   r.upstream, r.alternates = r.pool.upstream_of[index], r.pool.alternates[index]
   r.fallback = fleet.role[index] == "fallback"
   affinity.served(known, r, index, now)
-  ledger.reserve(r, fleet, index, now)
   if fleet.state[index] ~= "ready" then
     local said_at = known.stale and now - known.snapshot_age_ms or now - ALIVE_MS
     passive_health.doubt(target.place, max(0, said_at), now)
   end
   r.probe = passive_health.probe(target.place, now)
+  return true
+end
+
+--- Picks a backend, see `pick`, and reserves the request there.
+function _M.pick_and_take(known, r, now, apart)
+  for _ = 1, TRIES do
+    local index, reason, retry_at = _M.pick(known, r, now, apart)
+    if not index then
+      return nil, reason, retry_at
+    elseif _M.take(known, r, index, now) then
+      return index
+    end
+  end
+  return nil, "full"
 end
 
 return _M

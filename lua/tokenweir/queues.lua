@@ -73,8 +73,7 @@ local function try(w, apart, tide)
     return nil
   end
   -- While it is still in the queue: another worker's next one must see the place taken when it is the first.
-  take(known, r, index, now_now)
-  return true
+  return take(known, r, index, now_now)
 end
 
 -- The place that the first one will be able to use soonest. Other models' requests may want it too.

@@ -15,6 +15,7 @@ HERE = Path(__file__).resolve().parent
 
 LOCATIONS = (
     "hold",
+    "claim",
     "view",
     "own",
     "state",

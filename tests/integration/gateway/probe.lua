@@ -66,6 +66,28 @@ function _M.hold()
   ngx.say("done")
 end
 
+local function wait_for(name, count)
+  while (held:get(name) or 0) < count do
+    ngx.sleep(0.005)
+  end
+end
+
+--- One of `count` requests that all look at a backend before the first of them claims it, one after the other.
+function _M.claim()
+  local known, index = known_and_index()
+  local rank, count = tonumber(ngx.var.arg_rank), tonumber(ngx.var.arg_count)
+  ledger.view(known, { index }, 1, clock.ms())
+  held:incr("looked", 1, 0)
+  wait_for("looked", count)
+  wait_for("claimed", rank)
+  local r = { n = 1, prompt = tonumber(ngx.var.arg_prompt), mean = 50, sd = 10, stream = true }
+  local got = ledger.claim(r, known.fleet, index, clock.ms())
+  held:incr("claimed", 1, 0)
+  wait_for("claimed", count)
+  ledger.release(r)
+  answer(got)
+end
+
 local function emit(number)
   local to = events.begin(ngx.now())
   if to then

@@ -69,6 +69,30 @@ def test_reservations_of_all_workers_are_summed_and_return_to_zero(
     assert gateway.metrics()['tokenweir_inflight{backend="gpu-a"}'] == 0
 
 
+@pytest.mark.parametrize(
+    ("bounds", "served"),
+    [
+        ({"concurrency": 2}, 2),
+        ({"capacity": 900, "engine": "vllm"}, 1),
+        ({"capacity": 40_000, "engine": "vllm"}, 6),
+    ],
+)
+def test_of_those_who_picked_a_place_at_the_same_moment_the_last_give_it_back(
+    start_gateway: StartGateway,
+    publish: Publish,
+    clients: concurrent.futures.ThreadPoolExecutor,
+    bounds: dict[str, object],
+    served: int,
+) -> None:
+    with publish.again(backends=[backend("gpu-a", **bounds)]):
+        gateway = start_gateway()
+        gateway.wait_for("settings", 1)
+        gateway.wait_for("snapshot", 1)
+        claims = [clients.submit(gateway.json, "claim", rank=rank, count=6, prompt=450) for rank in range(6)]
+        assert [claim.result() for claim in claims] == [True] * served + [False] * (6 - served)
+        settle(gateway)
+
+
 def test_what_a_killed_worker_held_is_gone_within_a_moment(
     gateway: Gateway, clients: concurrent.futures.ThreadPoolExecutor
 ) -> None:

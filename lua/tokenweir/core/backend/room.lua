@@ -20,6 +20,9 @@ local BLOCK = 16
 -- evict one request in fifty.
 local PREEMPTING_CAP, PREEMPTING_PEAK = 0.97, 1.1
 
+--- Of what a backend may hold, what is so much that a few requests more could exceed it.
+local TIGHT = 0.5
+
 local _M = { NO = NO, MAYBE = MAYBE, YES = YES }
 
 -- The share of its capacity that backend i may hold at once.
@@ -69,6 +72,22 @@ function _M.glance(view, i, own)
   end
   -- The peak is never below what is held at once.
   return row.held + own.prompt <= highest and MAYBE or NO
+end
+
+--- Whether it is worth another look, once a request was reserved, whether others were at the same moment: a number
+-- bounds the backend, or its memory is half full.
+-- @param own see `demand.measure`, not yet counted
+function _M.is_tight(view, i, own)
+  local capacity = view.fleet.capacity[i]
+  return most_sequences(view, i) > 0
+    or capacity > 0 and view.load[i].held + own.prompt > TIGHT * cap(view, i) * capacity
+end
+
+--- Whether backend i has more than it takes.
+-- @param row tw_load, all that it has
+function _M.is_exceeded(view, i, row)
+  local concurrency, capacity = most_sequences(view, i), view.fleet.capacity[i]
+  return concurrency > 0 and row.n > concurrency or capacity > 0 and row.held > cap(view, i) * capacity
 end
 
 --- What the buckets say of a backend for which `glance` said MAYBE.
