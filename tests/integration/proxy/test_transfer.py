@@ -239,15 +239,12 @@ def test_a_backend_that_drains_hands_its_caches_on(scene: Scene, service: Servic
     scene.outcomes(done=1)
 
 
-def test_a_body_in_a_file_is_not_sent_around(start_gateway: Start, start: Callable[..., Scene]) -> None:
-    scene = start()
+def test_a_body_in_a_file_is_not_sent_around(scene: Scene, service: Service) -> None:
     home, other = scene.begin()
-    service = Service(scene.gateway.paths.transfer_socket)
     scene.load(home)
-    assert scene.ask(messages=[{"role": "user", "content": TEXT * 300}]) == other
+    assert scene.ask(metadata={"padding": TEXT * 300}) == other
     assert not service.asked
     scene.outcomes(impossible=1)
-    service.stop()
 
 
 class TestFailure:
