@@ -129,8 +129,8 @@ async def alerts(plane: Plane) -> list[AlertView]:
     responses=CHANGE,
 )
 async def restart(admin: Admin, backend_id: str) -> dict[str, str]:
-    """It gets no requests from now on, is restarted as soon as no other of its group is, warmed, and
-    ramped."""
+    """It is restarted as soon as no other of its group is, gets no requests from then on, is warmed, and
+    ramped. One that does not serve is restarted at once."""
     admin.restart(backend_id)
     return {"restart": "wanted"}
 

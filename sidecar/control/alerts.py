@@ -21,6 +21,7 @@ class Kind(StrEnum):
     XID = "xid"
     RESTARTS_SPENT = "restarts_spent"
     RESTART_FAILED = "restart_failed"
+    RESTART_LONG = "restart_long"
     START_FAILED = "start_failed"
     CHANGE_CUT_OFF = "change_cut_off"
     NO_ACTUATOR = "no_actuator"

@@ -128,7 +128,7 @@ class Member:
         return {name: name for name in listed}
 
     def group(self) -> str:
-        """The group of which only one is restarted at a time."""
+        """The group of which only one that serves is restarted at a time."""
         return self.config.group or " ".join(sorted(self.models())) or self.config.id
 
     def hardware(self, models: dict[str, ModelConfig]) -> Hardware:

@@ -157,14 +157,26 @@ class Recovery:
                 self._alerts.clear(Kind.NO_ACTUATOR, name)
         for name in self.restarts.overdue(config.restart, now, self._is_there):
             self._alerts.tell(Kind.RESTART_FAILED, name, self.restarts.plans[name].text)
-        due, spent = self.restarts.due(config.restart, now)
+        due, spent = self.restarts.due(config.restart, now, self._loses)
         for name in spent:
             if self.restarts.plans[name].failure.cause is Cause.OPERATOR and self._is_there(name):
                 # It was well before: that it could not be restarted is told, and is no reason to lose it.
                 self.restarts.abandon(name, now)
                 continue
             self._alerts.tell(Kind.RESTARTS_SPENT, name, self.restarts.plans[name].text)
+        long = self.restarts.long(config.restart, now)
+        for name in self._fleet.members:
+            if name in long:
+                self._alerts.tell(Kind.RESTART_LONG, name, long[name])
+            else:
+                self._alerts.clear(Kind.RESTART_LONG, name)
         return due
+
+    def _loses(self, name: str) -> bool:
+        """Whether requests are lost by its restart: it may get some, or some still run there."""
+        if self._fleet.members[name].readiness.state is not State.READY:
+            return False
+        return not self.restarts.holds_out(name) or not self._fleet.drain_progress(name).done
 
     def _is_there(self, name: str) -> bool:
         """Whether an engine answers, or its container runs."""

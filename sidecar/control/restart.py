@@ -1,5 +1,5 @@
-"""Whether and when an engine is restarted: one at a time in a group, with growing pauses, so many times an
-hour; then it is left out and somebody is called.
+"""Whether and when an engine is restarted: of those that serve one at a time in a group, with growing pauses,
+so many times an hour; then it is left out and somebody is called.
 
 `Restarts` decides; `operations.py` carries out what `due` says and reports back.
 """
@@ -16,6 +16,8 @@ from sidecar.control.failures import Cause, Failure
 from tokenweir.config.control import RestartConfig
 
 HOUR_MS: Final = 3_600_000
+LONG: Final = 1 / 3
+"""Share of `restart.give_up` after which somebody is told that a restart has not ended."""
 UNWITNESSED_MS: Final = 60_000
 """After so long an engine that is not there is restarted again, where the sidecar that had ordered it ended
 before the actuator had answered: nobody knows whether it was carried out."""
@@ -26,7 +28,7 @@ class Stage(StrEnum):
 
     NONE = "none"
     WANTED = "wanted"
-    """It waits for its turn in the group, or for its pause."""
+    """It waits for its pause, or, while it still serves, for its turn in the group."""
     ORDERED = "ordered"
     """The actuator is at work."""
     AWAITED = "awaited"
@@ -79,8 +81,12 @@ class Restarts:
         return Stage.NONE if plan is None else plan.stage
 
     def holds_out(self, backend: str) -> bool:
-        """Whether the backend must get no requests because of its restart."""
-        return self.stage(backend) is not Stage.NONE
+        """Whether the backend must get no requests because of its restart. One that is well, and that only an
+        operator wants restarted, goes on until its turn has come."""
+        plan = self.plans.get(backend)
+        if plan is None or plan.stage is Stage.NONE:
+            return False
+        return plan.stage is not Stage.WANTED or plan.failure.cause is not Cause.OPERATOR
 
     def reason(self, backend: str) -> str | None:
         """The restart in words; None without one."""
@@ -99,15 +105,26 @@ class Restarts:
         elif plan.stage is Stage.SPENT and failure.cause is Cause.OPERATOR:
             # The operator's word ends what the limit had decided.
             pass
+        elif (
+            plan.stage is Stage.WANTED
+            and plan.failure.cause is Cause.OPERATOR
+            and failure.cause in {Cause.OUT_OF_MEMORY, Cause.XID}
+        ):
+            # It was well when the operator asked, and is no more: it gets nothing while it waits.
+            plan.failure = failure
+            return True
         elif plan.stage is not Stage.NONE:
             return False
         plan.stage, plan.failure, plan.since, plan.text = Stage.WANTED, failure, now, ""
         plan.tried = False
         return True
 
-    def due(self, config: RestartConfig, now: float) -> tuple[list[Order], list[str]]:
+    def due(
+        self, config: RestartConfig, now: float, serves: Callable[[str], bool] = lambda _: True
+    ) -> tuple[list[Order], list[str]]:
         """What is to be restarted now, and which backends have had their restarts and stay out from now
-        on."""
+        on. `serves` tells whether an engine still serves: only such a one waits for its turn in the group,
+        since what is down loses nothing by its restart."""
         orders: list[Order] = []
         spent: list[str] = []
         busy = {plan.group for plan in self.plans.values() if plan.stage in {Stage.ORDERED, Stage.AWAITED}}
@@ -123,7 +140,7 @@ class Restarts:
                 spent.append(name)
                 continue
             wait = self._pause(plan, config, recent) - now if not operator else 0.0
-            if plan.group in busy:
+            if plan.group in busy and serves(name):
                 plan.text = f"another of the group {plan.group} is being restarted"
             elif wait > 0:
                 plan.text = f"in {wait / 1000:.0f} s, after {recent} within the last hour"
@@ -176,6 +193,20 @@ class Restarts:
                 plan.text = f"it did not serve within {patience / 1000:.0f} s of its restart"
                 late.append(name)
         return late
+
+    def long(self, config: RestartConfig, now: float) -> dict[str, str]:
+        """The restarts that have not ended for long, by backend, in words."""
+        found = {}
+        for name, plan in self.plans.items():
+            age = now - plan.since
+            if plan.stage is Stage.NONE or plan.stage is Stage.SPENT or age < LONG * config.give_up:
+                continue
+            found[name] = f"restart {plan.stage.value} for {age / 1000:.0f} s: {plan.failure.text}"
+            if plan.stage is Stage.AWAITED:
+                found[name] += f"; it is restarted again after {config.give_up / 1000:.0f} s"
+            elif plan.text:
+                found[name] += f"; {plan.text}"
+        return found
 
     def bring_back(self, backend: str) -> bool:
         """An operator has mended it: forget what was. Returns whether there was something to forget."""

@@ -126,7 +126,9 @@ class BackendConfig(Section):
     tls: BackendTls = BackendTls()
     group: Annotated[
         Id | None,
-        Field(description="of a group only one is restarted at a time; null: those of the same models"),
+        Field(
+            description="of a group one that serves is restarted at a time; null: those of the same models"
+        ),
     ] = None
     actuator: Annotated[
         ActuatorConfig | None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sidecar.control.alerts import Kind
+from sidecar.control.drain import progress
 from sidecar.control.restart import Stage
 from sidecar.telemetry.health import Look
 from sidecar.telemetry.readings import ContainerReading, XidEvent
@@ -123,14 +124,54 @@ def test_a_container_that_was_killed_for_memory_is_restarted():
     assert "exit status 137" in stage["a"].reason
 
 
-def test_of_one_model_two_crashed_backends_are_restarted_one_after_the_other():
+def test_crashed_backends_do_not_wait_for_one_another():
     stage = fleet("a", "b", "c")
-    stage.looks["a"] = stage.looks["b"] = Look.REFUSED
+    stage.looks["a"] = Look.REFUSED
     assert stage.run(4) == [("restart", "a")]
+    stage.loop.recovery.restarted("a", True, "done, and nothing came", stage.now)
+    stage.looks["b"] = Look.REFUSED
+    assert stage.run(4) == [("restart", "b")]
+
+
+def test_one_that_serves_is_restarted_when_no_other_of_its_group_is_and_serves_until_then():
+    stage = fleet("a", "b", "c")
+    for name in ("a", "b"):
+        stage.loop.recovery.order_restart(name, stage.now)
+    assert stage.run(1) == [("restart", "a")]
+    assert (stage["a"].state, stage["b"].state) == (State.DOWN, State.READY)
     stage.loop.recovery.restarted("a", True, "done", stage.now)
     assert stage.run(4) == []
+    stage.looks["a"] = Look.REFUSED
+    stage.run(2)
     stage.looks["a"], stage.tokens["a"] = Look.OK, 0.0
     assert ("restart", "b") in stage.run(4)
+
+
+def test_one_out_of_memory_waits_for_its_turn_only_while_requests_run_there():
+    stage = fleet("a", "b", "c")
+    stage.loop.recovery.order_restart("a", stage.now)
+    stage.run(1)
+    stage.fleet.drain_progress = lambda _: progress(running, 1)
+    running = 2
+    stage["b"].failures.said_out_of_memory(stage.now)
+    assert stage.run(2) == []
+    assert stage["b"].state is State.DOWN
+    running = 0
+    assert stage.run(1) == [("restart", "b")]
+
+
+def test_a_restart_that_brings_nothing_back_is_told_until_it_does():
+    stage = fleet("a", "b")
+    stage.looks["a"] = Look.REFUSED
+    stage.run(4)
+    stage.loop.recovery.restarted("a", True, "done", stage.now)
+    stage.run(299)
+    assert (Kind.RESTART_LONG, "a") not in stage.loop.alerts.standing
+    stage.run(3)
+    assert "restart awaited for" in stage.loop.alerts.standing[Kind.RESTART_LONG, "a"].text
+    stage.looks["a"], stage.tokens["a"] = Look.OK, 0.0
+    stage.run(4)
+    assert stage.loop.alerts.standing == {}
 
 
 def test_after_its_restarts_of_an_hour_it_stays_out_and_somebody_is_called():

@@ -14,6 +14,7 @@ from tokenweir.config.control import RestartConfig
 CONFIG = RestartConfig()
 OOM = Failure(Cause.OUT_OF_MEMORY, "out of memory")
 CRASH = Failure(Cause.CRASH, "refuses")
+OPERATOR = Failure(Cause.OPERATOR, "an operator asked for it")
 
 
 def due(restarts, now, config=CONFIG):
@@ -42,7 +43,7 @@ def test_asking_twice_is_asking_once():
     assert not restarts.want("a", "g", CRASH, 100)
 
 
-def test_of_a_group_one_is_restarted_at_a_time():
+def test_of_a_group_one_that_serves_is_restarted_at_a_time():
     restarts = Restarts()
     restarts.want("a", "g", OOM, 0)
     restarts.want("b", "g", OOM, 1)
@@ -53,6 +54,45 @@ def test_of_a_group_one_is_restarted_at_a_time():
     assert due(restarts, 2000) == ([], [])
     restarts.serves("a", 30_000)
     assert due(restarts, 30_500) == (["b"], [])
+
+
+def test_what_is_down_does_not_wait_for_a_restart_that_brings_nothing_back():
+    restarts = Restarts()
+    restarts.want("a", "g", CRASH, 0)
+    restarts.want("b", "g", CRASH, 1)
+    restarts.want("c", "g", OPERATOR, 2)
+    orders, _ = restarts.due(CONFIG, 10, lambda name: name == "c")
+    assert [order.backend for order in orders] == ["a", "b"]
+    assert "another of the group g" in restarts.reason("c")
+    orders, _ = restarts.due(CONFIG, 20, lambda name: False)
+    assert [order.backend for order in orders] == ["c"]
+
+
+def test_a_restart_without_an_end_is_told_after_a_third_of_its_time():
+    restarts = Restarts()
+    restarts.want("a", "g", OOM, 0)
+    due(restarts, 0)
+    restarts.carried_out("a", True, "done", 1000)
+    restarts.want("b", "g", OPERATOR, 2000)
+    due(restarts, 2000)
+    assert restarts.long(CONFIG, 300_000) == {}
+    assert restarts.long(CONFIG, 302_000) == {
+        "a": "restart awaited for 301 s: out of memory; it is restarted again after 900 s",
+        "b": "restart wanted for 300 s: an operator asked for it; another of the group g is being restarted",
+    }
+    restarts.serves("a", 303_000)
+    assert "a" not in restarts.long(CONFIG, 800_000)
+
+
+def test_what_an_operator_wants_restarted_serves_until_its_turn():
+    restarts = Restarts()
+    restarts.want("a", "g", OPERATOR, 0)
+    restarts.want("b", "g", OPERATOR, 1)
+    assert not restarts.holds_out("a")
+    assert due(restarts, 10) == (["a"], [])
+    assert (restarts.holds_out("a"), restarts.holds_out("b")) == (True, False)
+    assert restarts.want("b", "g", OOM, 20)
+    assert restarts.holds_out("b"), "it is no longer well"
 
 
 def test_the_pauses_between_restarts_grow():
