@@ -32,9 +32,19 @@ class Experience:
 
     def __init__(self) -> None:
         self._met: deque[Met] = deque(maxlen=MOST)
+        self._since = float("-inf")
+
+    def begin(self, since: float) -> None:
+        """Another engine is there since monotonic `since`: what was met before, or is told later of the time
+        before, says nothing of it."""
+        self._since = max(since, self._since)
+        while self._met and self._met[0].at < self._since:
+            self._met.popleft()
 
     def add(self, record: Completion, at: float) -> None:
         """A request ended at monotonic `at`."""
+        if at < self._since:
+            return
         ttft = None
         if record.ttft_ms is not None and record.stream and record.outcome is Outcome.OK:
             ttft = max(record.ttft_ms - record.wait_ms, 0.0)

@@ -32,6 +32,7 @@ class Rollout:
                 member.warming = None
             if member.arrived_at is None:
                 continue
+            member.experience.begin(member.arrived_at)
             if not leading:
                 if now - member.arrived_at > ARRIVAL_BELIEVED_MS:
                     member.arrived_at = None

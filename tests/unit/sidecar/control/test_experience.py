@@ -56,3 +56,12 @@ def test_a_few_completions_say_nothing():
 
 def test_what_is_older_than_a_minute_is_forgotten():
     assert worse(met(ttft=900), met(), now=61_000.0) is None
+
+
+def test_another_engine_begins_with_a_clean_record():
+    own = met(8, at=500.0, outcome="upstream_broke")
+    assert worse(own, met()) is not None
+    own.begin(600.0)
+    own.add(record(outcome="upstream_broke"), 550.0)
+    assert worse(own, met()) is None
+    assert own.failures(1000.0) == (0, 0)

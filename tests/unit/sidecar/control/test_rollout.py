@@ -71,3 +71,24 @@ def test_a_ramp_hurries_while_requests_wait_and_pauses_while_it_does_worse():
     stage.run(30)
     assert stage["a"].ramp.share == before
     assert "its peers' 100 ms" in stage["a"].ramp.reason
+
+
+def test_the_failures_of_the_process_that_died_do_not_hold_the_next_one():
+    stage = fleet("a", "b")
+    stage.looks["a"] = Look.REFUSED
+    stage.run(2)
+    died = stage.now
+    for name, outcome in (("a", "upstream_broke"), ("b", "ok")):
+        for _ in range(6):
+            told = Completion(
+                id="r", gateway="g", time_ms=1, model="m", backend=name, kind="chat", outcome=outcome
+            )
+            stage.loop.completed(told, died, stage.now)
+    stage.loop.recovery.restarted("a", True, "done", stage.now)
+    stage.looks["a"], stage.tokens["a"] = Look.OK, 0.0
+    assert ("warm", "a") in stage.run(3)
+    warmed(stage, "a")
+    stage.loop.completed(told.model_copy(update={"backend": "a", "outcome": "timeout"}), died, stage.now)
+    stage.run(1)
+    assert "held" not in stage["a"].ramp.reason
+    assert stage["a"].ramp.share > stage.config.ramp.start
