@@ -22,8 +22,9 @@ class ModelView(BaseModel):
     """One model as the control loop sees it."""
 
     decision: ModelControl = Field(description="as in the snapshot")
-    usable: int = Field(description="backends of the role active that may get requests")
-    backends: int = Field(description="those that are missed while they cannot")
+    usable: int = Field(description="backends that may get requests: active, and spares in service")
+    backends: int = Field(description="of these roles, those that may and those that are missed")
+    expected: int = Field(description="of `backends` without spares: what level 4 counts `usable` against")
     waiting: int
     longest_wait_ms: float
     arrivals_per_second: float
@@ -96,6 +97,7 @@ async def control(plane: Plane) -> ControlView:
             decision=model.published(),
             usable=model.load.usable,
             backends=model.load.backends,
+            expected=model.load.expected,
             waiting=model.load.waiting.depth,
             longest_wait_ms=model.load.waiting.longest(),
             arrivals_per_second=model.burst.arrivals.fast,

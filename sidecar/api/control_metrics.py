@@ -35,7 +35,7 @@ def _models(plane: ControlPlane) -> Iterator[Metric]:
         "model_burst": "1 in burst mode",
         "model_fallback": "1 while the fallback role serves",
         "model_load": "memory use of its usable backends, by their capacity; absent while not told",
-        "model_usable_backends": "backends of the role active that may get requests",
+        "model_usable_backends": "backends that may get requests: active, and spares in service",
         "model_arrivals_per_second": "requests, over the last half second",
     }
     families = {

@@ -53,7 +53,7 @@ class ModelDecisions:
         backends, waiting, fallbacks = seen.backends, seen.waiting, seen.fallbacks
         self.load = load = model_load(backends, waiting)
         changed = self.breaker.update(load, config.breaker, config.queue.longest_wait, now)
-        changed |= self.quorum.update(load.usable, load.backends, fallbacks, config.breaker, now)
+        changed |= self.quorum.update(load.usable, load.expected, fallbacks, config.breaker, now)
         changed |= self.burst.update(load, config.burst, now)
         changed |= self.precision.update(backends, config.precision, now)
         changed |= seen.restarting != self._restarting

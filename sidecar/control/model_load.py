@@ -30,6 +30,8 @@ class BackendUse:
     precision: str = ""
     fp8: bool = False
     """Whether its GPU computes in fp8."""
+    spare: bool = False
+    """Of the role standby: what it serves counts, but nobody misses it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,8 @@ class ModelLoad:
     usable: int
     backends: int
     waiting: Waiting
+    expected: int = 0
+    """Of `backends` those that are no spares: how many the model is to have."""
 
     def text(self) -> str:
         """The load in words."""
@@ -93,4 +97,5 @@ def model_load(backends: Iterable[BackendUse], waiting: Waiting) -> ModelLoad:
         usable=sum(one.usable for one in listed),
         backends=len(listed),
         waiting=waiting,
+        expected=sum(not one.spare for one in listed),
     )

@@ -207,6 +207,7 @@ class ModelPools:
             admit=member.admit,
             precision=known.precision,
             fp8=known.fp8,
+            spare=member.config.role is Role.STANDBY,
         )
 
     def _tell_fallback(self, name: str, model: ModelDecisions) -> None:

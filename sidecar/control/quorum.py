@@ -15,10 +15,11 @@ class Quorum:
         self.reason = ""
         """Why it holds; empty without."""
 
-    def update(self, usable: int, backends: int, fallbacks: int, config: BreakerConfig, now: float) -> bool:
-        """Decide: `usable` of the model's `backends` of the role active may get requests, and `fallbacks`
-        of the role fallback are there. Returns whether the level was entered or left."""
-        short = backends > 0 and usable < config.quorum * backends
+    def update(self, usable: int, expected: int, fallbacks: int, config: BreakerConfig, now: float) -> bool:
+        """Decide: `usable` backends of the model may get requests, spares in service among them, `expected`
+        are configured as active, and `fallbacks` of the role fallback are there. Returns whether the level
+        was entered or left."""
+        short = expected > 0 and usable < config.quorum * expected
         changed = self.fallback.update(
             short and fallbacks > 0,
             not short or fallbacks == 0,
@@ -28,7 +29,7 @@ class Quorum:
         self.reason = ""
         if self.fallback.on:
             self.reason = (
-                f"level 4: {usable} of {backends} backends are usable, fewer than {config.quorum:.0%}: "
+                f"level 4: {usable} of {expected} backends are usable, fewer than {config.quorum:.0%}: "
                 f"{fallbacks} of the role fallback serve"
             )
         return changed

@@ -61,6 +61,48 @@ def test_the_quorum_sends_a_model_to_its_fallback_and_back():
     assert stage.loop.alerts.standing == {}
 
 
+def test_a_spare_in_service_stands_in_for_a_backend_that_is_down_and_is_never_expected():
+    stage = Scene(
+        backends=[
+            *({"id": name, "url": f"http://{name}:1"} for name in "abc"),
+            {"id": "s", "url": "http://s:1", "role": "standby"},
+            {"id": "small", "url": "http://small:1", "models": {"tiny": "tiny"}, "role": "fallback"},
+        ],
+        models=[{"name": "m", "fallback": "tiny"}],
+        breaker={"quorum": 0.6},
+    )
+    stage.run(2)
+    stage["s"].promoted = True
+    stage.looks["a"] = stage.looks["b"] = Look.REFUSED
+    stage.run(2)
+    load = stage.loop.models["m"].load
+    assert (load.usable, load.expected, stage.control().fallback) == (2, 3, False)
+    stage.looks["s"] = Look.REFUSED
+    stage.run(2)
+    assert (stage.control().level, stage.control().fallback) == (4, True)
+    assert "1 of 3 backends are usable, fewer than 60%" in " ".join(stage.control().reasons)
+
+
+def test_a_promoted_spare_ends_the_fallback():
+    stage = Scene(
+        backends=[
+            *({"id": name, "url": f"http://{name}:1"} for name in "ab"),
+            {"id": "s", "url": "http://s:1", "role": "standby"},
+            {"id": "small", "url": "http://small:1", "models": {"tiny": "tiny"}, "role": "fallback"},
+        ],
+        models=[{"name": "m", "fallback": "tiny"}],
+    )
+    stage.run(2)
+    stage.looks["a"] = stage.looks["b"] = Look.REFUSED
+    stage.run(1)
+    assert stage.control().fallback
+    stage.run(120, until=lambda: stage["s"].warming is not None)
+    warmed(stage, "s")
+    stage.run(10)
+    assert stage["s"].promoted
+    assert (stage.loop.models["m"].load.expected, stage.control().fallback) == (2, False)
+
+
 def test_a_backend_says_that_another_variant_is_preferred_to_its_own():
     stage = Scene(
         backends=[
