@@ -116,6 +116,29 @@ local function largest(weights, size)
   return most
 end
 
+-- Makes a ramping backend's weight among those of new sessions its ramp's part of its fair share, and not of what
+-- another gets, which is more of a small fleet: what it leaves to the others is theirs by their weights.
+local function yield(places, size)
+  local settled, fresh = places.settled, places.fresh
+  local full, left = 0, 0
+  for m = 1, size do
+    if settled[m] > 0 then
+      full = full + settled[m]
+    elseif fresh[m] > 0 then
+      left = left + places.all[m] - fresh[m]
+    end
+  end
+  if full == 0 then
+    return
+  end
+  local factor = (full + left) / full
+  for m = 1, size do
+    if settled[m] > 0 then
+      fresh[m] = settled[m] * factor
+    end
+  end
+end
+
 --- Joins a model's ring with a fleet: which member is which backend, and what each weighs now. Kept in `pool.places`.
 -- @return table, or nil while its first ring is being built: `ring`, `index` (fleet index by member, 0: it is gone),
 --   `member` (by fleet index), `seed` (of the model, for the hashes of its sessions); weights by member and the largest
@@ -154,6 +177,9 @@ function _M.join(rings, fleet, pool)
     if places.member[pool[k]] == -1 then
       places.member[pool[k]] = 0
     end
+  end
+  if places.ramps then
+    yield(places, size)
   end
   places.all_most, places.fresh_most = largest(places.all, size), largest(places.fresh, size)
   places.settled_most = largest(places.settled, size)

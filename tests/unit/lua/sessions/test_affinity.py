@@ -99,11 +99,33 @@ def test_a_backend_that_ramps_gets_its_share_of_new_sessions_and_none_of_the_old
     sessions.fleet(*backends, ramping)
     assert all(sessions.serve(k) == name for k, name in old.items())
     new = Counter(sessions.serve(k) for k in range(1000, 3000))
-    assert new["b5"] / 2000 == pytest.approx(0.2 / 4.2, rel=0.4)
+    assert new["b5"] / 2000 == pytest.approx(0.2 / 5, rel=0.3)
     born_there = [k for k in range(1000, 3000) if sessions.serve(k) == "b5"]
     assert len(born_there) == new["b5"]
     sessions.fleet(*backends, backend("b5", **LARGE))
     assert all(sessions.serve(k) == "b5" for k in born_there)
+
+
+@pytest.mark.parametrize("admit", [0.05, 0.5, 0.9])
+def test_of_a_small_fleet_too_a_backend_that_ramps_gets_no_more_than_that_of_its_fair_share(
+    lua: Any, admit: float
+) -> None:
+    sessions = Sessions(lua, backend("a", **LARGE), backend("b", admit=admit, **LARGE))
+    count = 4000
+    got = Counter(sessions.serve(k) for k in range(count))["b"]
+    assert got / count == pytest.approx(admit / 2, abs=0.02)
+
+
+def test_a_backend_that_holds_more_ramps_to_its_own_fair_share(lua: Any) -> None:
+    sessions = Sessions(
+        lua,
+        backend("a", capacity=500_000),
+        backend("b", capacity=1_500_000, admit=0.2),
+        backend("c", **LARGE),
+    )
+    fair = 1_500_000 / (2_000_000 + LARGE["capacity"])
+    got = Counter(sessions.serve(k) for k in range(4000))["b"]
+    assert got / 4000 == pytest.approx(0.2 * fair, abs=0.02)
 
 
 def test_what_a_session_left_behind_is_known_at_its_end(lua: Any) -> None:
