@@ -13,6 +13,7 @@ import structlog
 
 from sidecar import tasks
 from sidecar.actuators import Actuator
+from sidecar.actuators.actuator import Outcome
 from sidecar.clock import monotonic_ms
 from sidecar.control.alerts import Kind
 from sidecar.control.fleet import Fleet
@@ -117,7 +118,7 @@ class Operations:
         except Exception as error:
             self._loop.recovery.restarted(backend, False, f"{type(error).__name__}: {error}", monotonic_ms())
             raise
-        log.info("restarted", backend=backend, ok=outcome.ok, detail=outcome.detail)
+        _tell("restarted", backend, outcome)
         if outcome.dry_run:
             self._loop.recovery.not_restarted(backend, monotonic_ms())
             return
@@ -127,7 +128,7 @@ class Operations:
         actuator = self._hands.actuator(backend)
         if actuator is not None:
             outcome = await actuator.start("promoted from standby")
-            log.info("started", backend=backend, ok=outcome.ok, detail=outcome.detail)
+            _tell("started", backend, outcome)
             self._loop.pools.started(backend, outcome.ok, outcome.detail, monotonic_ms())
 
     async def _stop_when_empty(self, backend: str) -> None:
@@ -138,7 +139,7 @@ class Operations:
         actuator = self._hands.actuator(backend)
         if actuator is not None:
             outcome = await actuator.stop("back to standby")
-            log.info("stopped", backend=backend, ok=outcome.ok, detail=outcome.detail)
+            _tell("stopped", backend, outcome)
 
     async def _warm_up(self, backend: str) -> None:
         """Prompt after prompt, until the warm-up says that it is over."""
@@ -182,7 +183,7 @@ class Operations:
             outcome = await actuator.apply(arguments, "another variant")
             if outcome.late:
                 outcome = await actuator.end() or outcome
-            log.info("variant_applied", backend=backend, ok=outcome.ok, detail=outcome.detail)
+            _tell("variant_applied", backend, outcome)
             if outcome.ok and not outcome.dry_run:
                 changed()
                 await self._until_up(backend)
@@ -207,3 +208,11 @@ class Operations:
             if gone and up:
                 return
             await asyncio.sleep(LOOK_S)
+
+
+def _tell(event: str, backend: str, outcome: Outcome) -> None:
+    """Log how an action went; of a dry run that nothing was done."""
+    if outcome.dry_run:
+        log.info("dry_run", backend=backend, action=outcome.action.value, detail=outcome.detail)
+    else:
+        log.info(event, backend=backend, ok=outcome.ok, detail=outcome.detail)

@@ -209,8 +209,10 @@ class Restarts:
         return found
 
     def bring_back(self, backend: str) -> bool:
-        """An operator has mended it: forget what was. Returns whether there was something to forget."""
-        return self.plans.pop(backend, None) is not None
+        """An operator has mended it: forget what was. Returns whether it got no requests because of it."""
+        held = self.holds_out(backend)
+        self.plans.pop(backend, None)
+        return held
 
     def keep(self, backends: set[str]) -> None:
         """Forget all other backends."""

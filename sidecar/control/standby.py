@@ -84,9 +84,9 @@ class Spares:
             return None
         self._idle.restore(False, now)
         self.promoted.remove(last.id)
-        minutes = config.idle / 60_000
+        seconds = config.idle / 1000
         return Change(
-            last.id, False, f"{without:.0%} without it, below {config.demote:.0%} for {minutes:.0f} min"
+            last.id, False, f"{without:.0%} without it, below {config.demote:.0%} for {seconds:.0f} s"
         )
 
     def dump(self) -> dict[str, Any]:

@@ -6,6 +6,9 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+from structlog.testing import capture_logs
+
+from sidecar.actuators.actuator import Action, Outcome
 from sidecar.control.failures import Cause, Failure
 from sidecar.control.loop import Orders
 from sidecar.control.restart import Order
@@ -52,3 +55,20 @@ async def test_what_has_just_reported_its_end_can_be_ordered_again() -> None:
     made.carry_out(RESTART)
     await asyncio.sleep(0.01)
     assert (recovery.reports, made.under_way()) == (2, [])
+
+
+async def test_a_dry_run_is_not_told_as_a_restart() -> None:
+    class Dry:
+        async def restart(self, _: str) -> Outcome:
+            return Outcome(Action.RESTART, True, "dry run: would restart it", 0.0, dry_run=True)
+
+    nothing: Any = None
+    recovery: Any = SimpleNamespace(not_restarted=lambda *_: None)
+    loop: Any = SimpleNamespace(recovery=recovery)
+    actuator: Any = Dry()
+    hands = Hands(lambda _: actuator, lambda _: None, lambda: nothing, lambda: None)
+    with capture_logs() as lines:
+        Operations(nothing, loop, hands).carry_out(RESTART)
+        await asyncio.sleep(0.01)
+    told = {"event": "dry_run", "backend": "a", "action": "restart", "detail": "dry run: would restart it"}
+    assert lines == [told | {"log_level": "info"}]

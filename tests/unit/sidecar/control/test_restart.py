@@ -206,6 +206,15 @@ def test_an_operator_brings_back_what_was_left_out():
     assert not restarts.bring_back("a")
 
 
+def test_one_whose_restart_is_long_over_was_not_left_out():
+    restarts = Restarts()
+    restarts.want("a", "g", OOM, 0)
+    due(restarts, 0)
+    cycle(restarts, "a", 0)
+    assert not restarts.bring_back("a")
+    assert restarts.plans == {}, "what was counted is forgotten all the same"
+
+
 def test_another_sidecar_goes_on_with_the_same_counts():
     restarts = Restarts()
     restarts.want("a", "g", OOM, 0)

@@ -59,6 +59,15 @@ def test_it_goes_back_after_ten_quiet_minutes():
     assert changes == [(600_000, "s1", False)]
 
 
+def test_its_reason_tells_the_quiet_time_in_seconds():
+    spares, config = Spares(), StandbyConfig(idle="20s")
+    spares.promoted = ["s1"]
+    demand = Demand(0.0, 2000.0)
+    spares.update(demand, [spare(promoted=True)], config, 0.0)
+    change = spares.update(demand, [spare(promoted=True)], config, 20_000.0)
+    assert (change.promote, change.reason) == (False, "0% without it, below 45% for 20 s")
+
+
 def test_it_stays_while_it_would_be_missed():
     spares = Spares()
     run(spares, 1600, 10, 0, [spare()])
