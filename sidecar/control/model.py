@@ -88,6 +88,16 @@ class ModelDecisions:
             return 2
         return 1 if self.breaker.refuse_new.on else 0
 
+    def modes(self) -> dict[str, str]:
+        """Which levels hold, and whether burst mode does, with why. Level 3 is told by its restarts."""
+        refusals = iter(self.breaker.reasons)
+        return {
+            **({"level 1": next(refusals, "")} if self.breaker.refuse_new.on else {}),
+            **({"level 2": next(refusals, "")} if self.breaker.drop_low.on else {}),
+            **({"level 4": self.quorum.reason} if self.quorum.fallback.on else {}),
+            **({"burst": self.burst.reason} if self.burst.mode.on else {}),
+        }
+
     def published(self) -> ModelControl:
         """What gateways follow."""
         reasons = [

@@ -59,6 +59,8 @@ class ModelPools:
         self._output = output
         self._counts = ArrivalCounts()
         self._starts = SpareStarts()
+        self._modes: dict[str, set[str]] = {}
+        """By model which levels and modes hold, as far as they were logged."""
 
     def leases_read(self, config: Config, now: float) -> bool:
         """The gateways' leases were read: who waits, who came. Returns whether a level or burst mode began or
@@ -70,6 +72,7 @@ class ModelPools:
         for name, model in self.models.items():
             model.burst.arrived(counts.get(name, 0), now)
             changed |= model.waits(self._gateways.waiting(name), config, now)
+            self._log_modes(name, model)
         return changed
 
     def decide(self, config: Config, leading: bool, now: float) -> tuple[bool, SpareOrders]:
@@ -81,6 +84,7 @@ class ModelPools:
                 pools.setdefault(name, []).append(member)
         for name in [name for name in self.models if name not in pools]:
             del self.models[name]
+            self._modes.pop(name, None)
         uses = {name: self._use(member, now) for name, member in self._fleet.members.items()}
         changed = False
         for name, members in pools.items():
@@ -102,6 +106,7 @@ class ModelPools:
                 variant = uses[member.config.id].precision
                 member.passed_over = model.precision.passes_over(variant, name)
             self._tell_fallback(name, model)
+            self._log_modes(name, model)
             change = self._spares(name, members, uses, config, now)
             if change is not None and leading:
                 self._promote(change, config, orders, now)
@@ -209,6 +214,16 @@ class ModelPools:
             fp8=known.fp8,
             spare=member.config.role is Role.STANDBY,
         )
+
+    def _log_modes(self, name: str, model: ModelDecisions) -> None:
+        modes, before = model.modes(), self._modes.get(name, set())
+        if modes.keys() == before:
+            return
+        for mode in sorted(modes.keys() - before):
+            log.info("mode_began", model=name, mode=mode, reason=modes[mode])
+        for mode in sorted(before - modes.keys()):
+            log.info("mode_ended", model=name, mode=mode, reason=model.load.text())
+        self._modes[name] = set(modes)
 
     def _tell_fallback(self, name: str, model: ModelDecisions) -> None:
         if model.quorum.fallback.on:

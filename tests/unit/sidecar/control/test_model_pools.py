@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
+from structlog.testing import capture_logs
 
 from sidecar.control.alerts import Kind
+from sidecar.control.model import ModelDecisions
 from sidecar.telemetry.health import Look
 from tests.unit.sidecar.control.scene import Scene, fleet, warmed
 from tokenweir.contract.records import QueueState, Role, State
@@ -24,6 +26,34 @@ def test_memory_that_stays_full_with_a_spent_queue_raises_the_level_and_says_whe
     assert control.retry_after_ms >= 1000
     assert control.load == pytest.approx(0.93)
     assert "threshold 90%" in control.reasons[0]
+
+
+def test_the_log_tells_when_a_level_begins_and_ends_and_why():
+    stage = fleet("a", "b")
+    with capture_logs() as lines:
+        stage.use = {"a": 0.97, "b": 0.97}
+        stage.queue = QueueState(depth=10, oldest_ms=20_000, oldest_by_priority={"normal": 20_000})
+        stage.run(10)
+        stage.use, stage.queue = {"a": 0.2, "b": 0.2}, None
+        stage.run(30)
+    told = [(line["event"], line["model"], line["mode"]) for line in lines if "mode" in line]
+    assert told == [
+        ("mode_began", "m", "level 1"),
+        ("mode_began", "m", "level 2"),
+        ("mode_ended", "m", "level 1"),
+        ("mode_ended", "m", "level 2"),
+    ]
+    began, ended = lines[0]["reason"], lines[-1]["reason"]
+    assert "new sessions are refused: memory use 97%" in began
+    assert "memory use 20% over 2 of 2 backends" in ended
+
+
+def test_the_log_tells_of_burst_mode_and_of_the_fallback():
+    model = ModelDecisions()
+    assert model.modes() == {}
+    model.burst.mode.restore(True, 0.0)
+    model.quorum.fallback.restore(True, 0.0)
+    assert list(model.modes()) == ["level 4", "burst"]
 
 
 def test_a_model_s_level_is_its_own():
