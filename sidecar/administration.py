@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import structlog
 from pydantic import ValidationError
 
 from sidecar.clock import monotonic_ms
@@ -15,6 +16,8 @@ from tokenweir.config import Config, ConfigError
 from tokenweir.config.errors import explain
 from tokenweir.config.models import BackendConfig
 from tokenweir.contract import names
+
+log = structlog.get_logger(__name__)
 
 SOURCE = "admin API"
 
@@ -34,8 +37,14 @@ class Administration:
     """Changes to the fleet and the policy. Methods raise ConfigError on values that cannot be used, and
     OSError when a change cannot be kept on disk (it is not made then)."""
 
-    def __init__(self, plane: ControlPlane) -> None:
+    def __init__(self, plane: ControlPlane, address: str = "") -> None:
+        """`address` is whose changes these are, for the log."""
         self._plane = plane
+        self._address = address
+
+    def tell(self, change: str, **about: object) -> None:
+        """Log a change that was accepted: what of what, from where; no values that could be secret."""
+        log.info("admin_change", change=change, **about, address=self._address)
 
     def backend(self, backend_id: str) -> BackendConfig:
         """The configuration of a backend as it holds now. Raises UnknownBackendError."""
@@ -54,6 +63,7 @@ class Administration:
         if len(present) >= names.MAX_BACKENDS:
             raise ConflictError(f"the fleet holds {names.MAX_BACKENDS} backends, more it cannot")
         self._set(backend)
+        self.tell("add", backend=backend.id)
 
     def change(self, backend_id: str, members: dict[str, Any]) -> BackendConfig:
         """Change members of a backend's configuration; one that is null goes back to its default. Raises
@@ -68,6 +78,7 @@ class Administration:
         if backend.id != backend_id:
             raise ConflictError("the id of a backend cannot be changed; add another one and remove this one")
         self._set(backend)
+        self.tell("change", backend=backend_id, members=sorted(members))
         return backend
 
     def remove(self, backend_id: str, now: bool) -> None:
@@ -78,6 +89,7 @@ class Administration:
         if now:
             self._plane.fleet.forget(backend_id)
         self._plane.changed()
+        self.tell("remove", backend=backend_id, now=now)
 
     def drain(self, backend_id: str, draining: bool) -> Drain:
         """Begin or end a drain. Raises UnknownBackendError."""
@@ -85,6 +97,7 @@ class Administration:
         if (backend_id in self._plane.store.draining()) != draining:
             self._plane.store.set_draining(backend_id, draining)
             self._plane.changed()
+            self.tell("drain" if draining else "undrain", backend=backend_id)
         return self._plane.fleet.drain_progress(backend_id)
 
     def restart(self, backend_id: str) -> None:
@@ -95,6 +108,7 @@ class Administration:
         if not self._plane.loop.recovery.order_restart(backend_id, monotonic_ms()):
             raise ConflictError(f"a restart of {backend_id!r} is under way already")
         self._plane.publish_soon()
+        self.tell("restart", backend=backend_id)
 
     def bring_back(self, backend_id: str) -> bool:
         """Forget why a backend was left out; returns whether it was. Raises UnknownBackendError,
@@ -103,6 +117,7 @@ class Administration:
         self._lead()
         known = self._plane.loop.recovery.bring_back(backend_id)
         self._plane.publish_soon()
+        self.tell("return", backend=backend_id, was_left_out=known)
         return known
 
     def change_variant(
@@ -122,6 +137,7 @@ class Administration:
         begun = self._plane.operations.change_variant(backend_id, arguments, deadline_ms, applied)
         if not begun:
             raise ConflictError(f"a change of {backend_id!r} is under way already")
+        self.tell("variant", backend=backend_id, precision=precision)
 
     def _act_on(self, backend_id: str) -> None:
         self.backend(backend_id)
@@ -143,6 +159,7 @@ class Administration:
             raise explain(SOURCE, error, Config) from None
         self._plane.store.set_policy(checked.policy, checked.serve_by.value)
         self._plane.changed()
+        self.tell("policy", policy=checked.policy, serve_by=checked.serve_by.value)
 
     def _set(self, backend: BackendConfig) -> None:
         written = next((other for other in self._plane.config.backends if other.id == backend.id), None)

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
-from sidecar.administration import Administration
 from sidecar.api import (
     actions,
     backends,
@@ -58,7 +57,6 @@ def create(plane: ControlPlane) -> FastAPI:
         redoc_url=None,
     )
     app.state.plane = plane
-    app.state.administration = Administration(plane)
     problems.install(app)
     for module in ROUTERS:
         app.include_router(module.router)

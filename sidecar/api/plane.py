@@ -15,7 +15,7 @@ def _plane(request: Request) -> ControlPlane:
 
 
 def _administration(request: Request) -> Administration:
-    return cast("Administration", request.app.state.administration)
+    return Administration(_plane(request), request.client.host if request.client else "")
 
 
 Plane = Annotated[ControlPlane, Depends(_plane)]

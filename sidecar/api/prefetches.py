@@ -62,4 +62,5 @@ async def begin_prefetch(plane: Plane, admin: Admin, backend_id: str) -> dict[st
     admin.backend(backend_id)
     if not plane.actuators.prefetches.begin(backend_id):
         raise ConflictError(f"`weights` of backend {backend_id!r} is not set in tokenweir.yaml")
+    admin.tell("prefetch", backend=backend_id)
     return await list_prefetches(plane)

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from sidecar.api.plane import Plane
+from sidecar.api.plane import Admin, Plane
 from sidecar.api.problems import ProblemAnswer
 from sidecar.control_plane import ControlPlane
 
@@ -52,8 +52,9 @@ async def get_settings(plane: Plane) -> SettingsView:
 
 
 @router.post("/reload", summary="Read tokenweir.yaml again", responses={422: {"model": ProblemAnswer}})
-async def reload_settings(plane: Plane) -> SettingsView:
+async def reload_settings(plane: Plane, admin: Admin) -> SettingsView:
     """Takes effect at once, but for what `pending` names in the answer. A file with an error changes
     nothing."""
     plane.reload()
+    admin.tell("reload")
     return _view(plane)

@@ -9,6 +9,7 @@ import re
 import signal
 
 import yaml
+from structlog.testing import capture_logs
 
 from tests.integration.servers import PATIENCE, wait_until
 from tests.integration.sidecar.conftest import backend, quickest, snapshot, until
@@ -44,6 +45,36 @@ async def test_a_backend_is_added_changed_drained_and_removed_without_a_restart(
     assert (await http.delete("/api/backends/b?now=true")).status_code == 204
     await until(lambda: not backend(store, "b"), what="b gone")
     assert backend(store, "a")["state"] == "ready"
+
+
+async def test_each_accepted_change_is_a_line_of_the_log_with_where_it_came_from(
+    write_config, start_sidecar, engines
+):
+    sidecar = await start_sidecar(write_config("one", backends=[{"id": "a", "url": engines().url}]))
+    http = sidecar.http
+    with capture_logs() as lines:
+        await http.post("/api/backends/a/drain")
+        await http.post("/api/backends/a/drain")
+        await http.post("/api/backends/a/undrain")
+        await http.post("/api/backends/nobody/drain")
+        await http.patch("/api/backends/a", json={"weight": 3})
+        await http.patch("/api/backends/a", json={"weight": "much"})
+        await http.put("/api/policy", json={"policy": "round_robin"})
+        await http.put("/api/policy", json={"policy": "best"})
+        await http.post("/api/settings/reload")
+        await http.post("/api/backends", json={"id": "b", "url": engines(model="n").url})
+        await http.delete("/api/backends/b?now=true")
+    told = [line for line in lines if line["event"] == "admin_change"]
+    assert {line.pop("address") for line in told} == {"127.0.0.1"}
+    assert [{k: v for k, v in line.items() if k not in {"event", "log_level"}} for line in told] == [
+        {"change": "drain", "backend": "a"},
+        {"change": "undrain", "backend": "a"},
+        {"change": "change", "backend": "a", "members": ["weight"]},
+        {"change": "policy", "policy": "round_robin", "serve_by": "round_robin"},
+        {"change": "reload"},
+        {"change": "add", "backend": "b"},
+        {"change": "remove", "backend": "b", "now": True},
+    ]
 
 
 async def test_a_removed_backend_leaves_when_its_last_request_has_ended(
