@@ -72,7 +72,7 @@ function _M.admit(r, key, cost)
   if per_minute then
     local ok, remaining, reset, retry = check(per_minute, requests_before + (dict:get(names.requests_before) or 0),
       requests + (dict:get(names.requests) or 0), wall, 1)
-    limited.requests, limited.requests_left, limited.requests_reset = per_minute, max(0, remaining - 1), reset
+    limited.requests, limited.requests_left, limited.requests_reset = per_minute, remaining, reset
     if not ok then
       return refuse("requests", per_minute, retry)
     end
@@ -82,8 +82,11 @@ function _M.admit(r, key, cost)
     cost = min(cost, per_minute)
     local ok, remaining, reset, retry = check(per_minute, tokens_before + (dict:get(names.tokens_before) or 0),
       tokens + (dict:get(names.tokens) or 0), wall, cost)
-    limited.tokens, limited.tokens_left, limited.tokens_reset = per_minute, max(0, remaining - cost), reset
+    limited.tokens, limited.tokens_left, limited.tokens_reset = per_minute, remaining, reset
     if not ok then
+      if limited.requests then
+        limited.requests_left = limited.requests_left + 1  -- it does not count
+      end
       return refuse("tokens", per_minute, retry)
     end
   end

@@ -32,23 +32,25 @@ local function wait_ms(limit, previous, current, run, cost)
   return ((1 - run) + (1 - space / current)) * WINDOW_MS
 end
 
+-- ms until all that was used is forgotten, if nothing else comes.
+local function reset_of(previous, current, run)
+  if current > 0 then
+    return (2 - run) * WINDOW_MS
+  end
+  return previous > 0 and (1 - run) * WINDOW_MS or 0
+end
+
 --- Whether `cost` more is within the limit now. Counting it is the caller's.
 -- @param limit per minute, > 0; @param cost requests or tokens, >= 0
--- @return allowed (boolean), remaining (whole, of before this cost), reset_ms (until the minute is forgotten),
---   retry_ms (0 where allowed; nil where the cost exceeds the limit and no waiting helps)
+-- @return allowed (boolean), remaining (whole) and reset_ms (until all that was used is forgotten), both with this cost
+--   where it is allowed; retry_ms (0 where allowed; nil where the cost exceeds the limit and no waiting helps)
 function _M.check(limit, previous, current, now, cost)
   local _, run = _M.window(now)
   local used = _M.estimate(previous, current, run)
-  local remaining = max(0, floor(limit - used))
-  local reset_ms = 0
-  if current > 0 then
-    reset_ms = (2 - run) * WINDOW_MS
-  elseif previous > 0 then
-    reset_ms = (1 - run) * WINDOW_MS
-  end
   if used + cost <= limit then
-    return true, remaining, reset_ms, 0
+    return true, floor(limit - used - cost), reset_of(previous, current + cost, run), 0
   end
+  local remaining, reset_ms = max(0, floor(limit - used)), reset_of(previous, current, run)
   if cost > limit then
     return false, remaining, reset_ms, nil
   end

@@ -150,6 +150,8 @@ def test_requests_per_minute_are_limited_over_all_workers(start_gateway: Start, 
         "1",
         "0",
     ]
+    resets = [int(answer.headers["x-ratelimit-reset-requests"].removesuffix("s")) for answer in answers]
+    assert all(60 <= reset <= 120 for reset in resets), "from the first on"
     refused = answers[-1]
     assert refused.headers["x-ratelimit-limit-requests"] == "5"
     assert refused.headers["x-ratelimit-reset-requests"].endswith("s")

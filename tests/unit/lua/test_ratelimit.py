@@ -29,7 +29,7 @@ def test_the_previous_minute_counts_as_far_as_the_last_sixty_seconds_reach_into_
 
 
 def test_up_to_the_limit_is_allowed_and_one_more_is_not(ratelimit: Any) -> None:
-    assert ratelimit.check(10, 0, 9, 0, 1)[:2] == (True, 1)
+    assert ratelimit.check(10, 0, 9, 0, 1)[:2] == (True, 0)
     assert ratelimit.check(10, 0, 10, 0, 1)[:2] == (False, 0)
 
 
@@ -38,9 +38,19 @@ def test_a_burst_across_the_border_of_two_windows_is_still_one_minutes_burst(rat
 
 
 def test_the_minute_is_forgotten_when_its_window_has_slid_out(ratelimit: Any) -> None:
-    assert ratelimit.check(10, 5, 0, 45_000, 1)[2] == 15_000
-    assert ratelimit.check(10, 5, 1, 45_000, 1)[2] == 75_000
-    assert ratelimit.check(10, 0, 0, 45_000, 1)[2] == 0
+    assert ratelimit.check(10, 5, 0, 45_000, 0)[2] == 15_000
+    assert ratelimit.check(10, 5, 1, 45_000, 0)[2] == 75_000
+    assert ratelimit.check(10, 0, 0, 45_000, 0)[2] == 0
+
+
+def test_what_is_allowed_counts_in_what_is_told(ratelimit: Any) -> None:
+    assert ratelimit.check(5, 0, 0, 45_000, 1) == (True, 4, 75_000, 0)
+    assert ratelimit.check(5, 4, 0, 45_000, 1)[:3] == (True, 3, 75_000)
+
+
+def test_what_is_refused_does_not(ratelimit: Any) -> None:
+    assert ratelimit.check(1000, 0, 400, 45_000, 700)[:3] == (False, 600, 75_000)
+    assert ratelimit.check(1000, 4000, 0, 45_000, 700)[:3] == (False, 0, 15_000)
 
 
 def test_a_cost_above_the_limit_is_never_allowed_and_told_no_time(ratelimit: Any) -> None:
