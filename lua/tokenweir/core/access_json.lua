@@ -30,6 +30,9 @@ function _M.write(to, r, id, id_size, outcome, output, prompt)
     ',"wait_ms":', r.wait_ms and whole(r.wait_ms) or "null",
     ',"ttft_ms":', first and whole(first - r.arrived) or "null", ',"tries":', int(r.tries or 0), ',"id":"')
   to:putcdata(id, id_size)
+  if r.shadow then
+    to:put('","shadow":"', r.shadow)
+  end
   to:put('"')
 end
 

@@ -38,6 +38,7 @@ def test_a_shadow_policy_is_recorded_and_serves_nobody(
         gateway.post()
     records = gateway.completions(4)
     assert {record["shadow"] for record in records} == {"gpu-b"}
+    assert {line["shadow"] for line in gateway.access_log(4)} == {"gpu-b"}
     assert Counter(record["backend"] for record in records) == {"gpu-a": 2, "gpu-b": 2}
     assert {record["policy"] for record in records} == {"round_robin"}
     gateway.expect(4, "tokenweir_shadow_total")

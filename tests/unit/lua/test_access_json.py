@@ -82,3 +82,8 @@ def test_the_operations_page_describes_every_member(root: Path) -> None:
     formats = re.findall(r"log_format tokenweir.*?;", (root / "nginx/nginx.conf.j2").read_text(), re.DOTALL)
     written = [*re.findall(r'"(\w+)":', formats[0]), *_read({}, b"")]
     assert sorted(listed) == sorted(written)
+
+
+def test_the_choice_of_a_shadow_policy_is_told_where_there_is_one() -> None:
+    assert _read({b"shadow": b"gpu-b"}, b"ok")["shadow"] == "gpu-b"
+    assert "shadow" not in _read({}, b"ok")
