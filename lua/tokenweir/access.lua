@@ -22,6 +22,7 @@ local second_opinion = require "tokenweir.second_opinion"
 local sessions = require "tokenweir.sessions"
 local state = require "tokenweir.state"
 local transfer = require "tokenweir.transfer"
+local turned_away = require "tokenweir.turned_away"
 local variables = require "tokenweir.variable"
 local variant = require "tokenweir.variant"
 local waiting = require "tokenweir.waiting"
@@ -123,8 +124,7 @@ local function choose(r, known, now)
       "The backend that made the response which this request goes on from cannot be reached now, and the response is "
       .. "nowhere else. Try again later.", nil, retry_at and retry_at > now and (retry_at - now) / 1000 or 2)
   end
-  return errors.send(503, "no_capacity", "No backend of model '" .. errors.echo(r.model) .. "' can be reached now.",
-    nil, retry_at and retry_at > now and (retry_at - now) / 1000 or 2)
+  return turned_away.unreachable(r, retry_at and retry_at > now and (retry_at - now) / 1000 or 2)
 end
 
 -- The usual location knows its upstream; what is not usual goes on in another.

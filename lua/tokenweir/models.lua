@@ -3,6 +3,7 @@ local auth = require "tokenweir.auth"
 local clock = require "tokenweir.clock"
 local errors = require "tokenweir.errors"
 local json_string = require "tokenweir.core.json.string"
+local path = require "tokenweir.core.body.path"
 local state = require "tokenweir.state"
 
 local ngx = ngx
@@ -68,10 +69,10 @@ local function visible(fleet, key)
 end
 
 -- The configured model of a path: that of the longest prefix.
-local function of_path(paths, path)
+local function of_path(paths, asked)
   local longest, name = 0, nil
   for prefix, model in pairs(paths) do
-    if #prefix > longest and sub(path, 1, #prefix) == prefix then
+    if #prefix > longest and sub(asked, 1, #prefix) == prefix then
       longest, name = #prefix, model
     end
   end
@@ -132,11 +133,12 @@ end
 -- What a key may not use looks to it as if it were not there.
 function _M.refuse(known, key, name, pool)
   if not pool and is_configured(known.settings, name) and auth.allows(key, name, name) then
-    return errors.send(503, "no_capacity", "No backend serves model '" .. errors.echo(name) .. "' now.", nil, 5)
+    return errors.send(503, "no_capacity", "No backend serves model '" .. errors.echo(name) .. "' now.", nil, 5,
+      '"reason":"no_capacity"')
   end
   if not next(known.fleet.models) and known.fleet.size > 0 and auth.allows(key, name, name) then
     return errors.send(503, "no_capacity",
-      "No backend has told its models yet, so that none can be sent this request.", nil, 5)
+      "No backend has told its models yet, so that none can be sent this request.", nil, 5, '"reason":"no_capacity"')
   end
   return errors.send(404, "model_not_found",
     "The model '" .. errors.echo(name) .. "' does not exist. " .. _M.listing(known, key), "model")
@@ -152,8 +154,12 @@ local function answer(text)
   end
 end
 
--- What both answers need: a GET, a fleet, a good key.
-local function begin()
+-- What both answers need: a path that is refused nowhere else, a GET, a fleet, a good key.
+local function begin(escaped_slashes)
+  local ok, wrong = path.check(path.of(ngx.var.request_uri), escaped_slashes)
+  if not ok then
+    return errors.send(400, "invalid_path", "This path cannot be answered: " .. wrong .. ".")
+  end
   local method = ngx.req.get_method()
   if method ~= "GET" and method ~= "HEAD" then
     ngx.header["Allow"] = "GET, HEAD"
@@ -180,9 +186,9 @@ function _M.list()
   return answer(list_of(entries))
 end
 
---- GET /v1/models/ID; an id may hold slashes.
+--- GET /v1/models/ID; an id may hold slashes, which some clients escape.
 function _M.one()
-  local known, key = begin()
+  local known, key = begin(true)
   local name = ngx.var.uri:sub(#"/v1/models/" + 1)
   local pool = known.fleet.models[name]
   if not pool or not auth.allows(key, name, pool.name) then

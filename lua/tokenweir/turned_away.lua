@@ -11,7 +11,8 @@ local huge, max, min = math.huge, math.max, math.min
 local RETRY_AFTER_S = 5
 
 local MESSAGES = {
-  queue_full = "Every backend that could serve this request is full, and so is the queue (position %d of %d).",
+  queue_full = "Every backend that could serve this request is full, and so is the queue "
+    .. "(it would be number %d, %d wait).",
   max_wait = "Every backend that could serve this request is full, and it would wait for longer than it may "
     .. "(position %d of %d; queue.max_wait, or the request's X-Max-Wait).",
 }
@@ -44,15 +45,29 @@ local function members(why, told)
   return format('"reason":"%s","position":%d,"waiting":%d,"estimated_wait_ms":%s', why, told.position, told.waiting, ms)
 end
 
+--- What is said where none of a request's backends can be reached.
+local function nobody(r)
+  local variant = r.precision and " that holds the precision '" .. r.precision .. "'" or ""
+  return "No backend of model '" .. errors.echo(r.model) .. "'" .. variant .. " can be reached now."
+end
+
+--- Ends a request that did not begin to wait, as there is no backend to wait for.
+-- @param seconds when to come again
+function _M.unreachable(r, seconds)
+  return errors.send(503, "no_capacity", nobody(r), nil, seconds, '"reason":"no_capacity"')
+end
+
 --- Ends the request.
 -- @param why string: a key of MESSAGES or OF_DEADLINE, or "no_capacity" where there is no backend to wait for
 -- @param told what `expectation` returned
 function _M.send(r, why, told)
   queue_metrics.turned_away(r, why)
+  if why == "queue_full" then
+    told.waiting = told.waiting - 1  -- it was not let in
+  end
   local seconds = max(1, told.ms and told.ms / 1000 or RETRY_AFTER_S)
   if told.reason ~= "full" and why ~= "deadline_exceeded" then
-    return errors.send(503, "no_capacity", "No backend of model '" .. errors.echo(r.model) .. "' can be reached now.",
-      nil, seconds, members("no_capacity", told))
+    return errors.send(503, "no_capacity", nobody(r), nil, seconds, members("no_capacity", told))
   end
   local text = OF_DEADLINE[why] and format(OF_DEADLINE[why], deadline.describe(r), told.position, told.waiting)
     or format(MESSAGES[why], told.position, told.waiting)

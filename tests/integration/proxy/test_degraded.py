@@ -271,3 +271,19 @@ def test_a_full_kv_cache_is_told_and_ejects_nobody(gateway: Gateway, upstream: U
     assert gateway.post().status_code == 200
     # Each worker sends its own records, so their order tells nothing.
     assert sorted(record["error"] for record in gateway.completions(2)) == ["", "kv_full"]
+
+
+def test_who_asks_for_a_precision_whose_backends_are_away_is_told_which(
+    start_gateway: Start, start_upstream: Callable[..., Upstream]
+) -> None:
+    gateway = start_gateway()
+    gateway.publish(
+        backend(start_upstream("full"), precision="fp16"),
+        backend(start_upstream("quarter"), precision="int4", state="draining"),
+    )
+    error = gateway.post(headers={"X-Precision": "int4"}).json()["error"]
+    assert (error["code"], error["reason"]) == ("no_capacity", "no_capacity")
+    assert (
+        error["message"] == "No backend of model 'llama' that holds the precision 'int4' can be reached now."
+    )
+    assert gateway.post().headers["x-tokenweir-backend"] == "full"

@@ -17,8 +17,9 @@ end
 
 --- Whether every server reads the path as it stands, below /v1/.
 -- @param path string, see `of`
+-- @param escaped_slashes whether these are let through: in a name that is ours to read
 -- @return true; or nil and what is wrong with it
-function _M.check(path)
+function _M.check(path, escaped_slashes)
   if sub(path, 1, 4) ~= "/v1/" then
     return nil, "the path must begin with /v1/ as it is written"
   elseif find(path, "//", 1, true) then
@@ -30,7 +31,7 @@ function _M.check(path)
   end
   if find(path, "%", 1, true) then
     local folded = lower(path)
-    for k = 1, #ESCAPED do
+    for k = escaped_slashes and 2 or 1, #ESCAPED do
       if find(folded, ESCAPED[k], 1, true) then
         return nil, "the path holds an escaped slash, backslash, dot or zero byte"
       end

@@ -64,3 +64,10 @@ def test_the_query_is_no_part_of_the_path(require: Callable[[str], Any]) -> None
     of = require("tokenweir.core.body.path").of
     assert of(b"/v1/x?a=/../b?c") == b"/v1/x"
     assert of(b"/v1/x") == b"/v1/x"
+
+
+def test_escaped_slashes_pass_where_they_are_asked_for(require: Callable[[str], Any]) -> None:
+    module = require("tokenweir.core.body.path")
+    assert module.check(b"/v1/models/org%2Fname", True) is True
+    assert module.check(b"/v1/models/%2e%2e/x", True)[1].startswith(b"the path holds an escaped")
+    assert module.check(b"/v1/models/../x", True)[1].startswith(b"the path holds a dot segment")
