@@ -58,8 +58,10 @@ class Queues:
         output: str = "low",
         weight: float = 1,
         allowed: float | None = None,
+        rate: float | None = None,
     ) -> None:
-        """A request comes to wait, for `allowed` ms at most; each comes a ms after the one before."""
+        """A request comes to wait, for `allowed` ms at most; each comes a ms after the one before. `rate` is
+        the work that goes in a ms by the fleet's figures."""
         self.now += 1
         waiter = LUA.table_from(
             {
@@ -75,7 +77,7 @@ class Queues:
         )
         if allowed is not None:
             waiter[b"until_ms"] = self.now + allowed
-        QUEUE.push(self.queues[worker], waiter, self.now)
+        QUEUE.push(self.queues[worker], waiter, self.now, None if rate is None else lambda: rate)
         self.waiters[name] = (worker, waiter)
 
     def leave(self, name: str) -> None:

@@ -115,6 +115,32 @@ def test_a_rate_of_a_moment_ago_holds_when_waiting_begins_again() -> None:
     assert queues.expect("again")[1] == pytest.approx(50, rel=0.1)
 
 
+@pytest.mark.parametrize("rate", [20, 0.2])
+def test_a_rate_that_the_fleet_s_figures_do_not_bear_out_any_more_is_forgotten(rate: float) -> None:
+    """Ten times as many tokens are predicted of such requests as when it was measured, and the like."""
+    queues = Queues(order="fifo")
+    for k in range(200):
+        queues.push(str(k), work=100)
+    served_every(queues, 50, 199)
+    queues.drain()
+    queues.now += 5000
+    queues.push("again", work=1000, rate=rate)
+    assert queues.expect("again")[1] == pytest.approx(USUAL * 1000 / rate, rel=0.1)
+    assert queues.at_least(1000) is None, "nobody is refused by it"
+
+
+def test_one_that_the_fleet_s_figures_bear_out_counts_more_than_these() -> None:
+    queues = Queues(order="fifo")
+    for k in range(200):
+        queues.push(str(k), work=100)
+    served_every(queues, 50, 199)
+    queues.drain()
+    queues.now += 5000
+    queues.push("again", work=100, rate=3)
+    assert queues.expect("again")[1] == pytest.approx(50, rel=0.1)
+    assert queues.at_least(1000) == 950
+
+
 def test_a_pause_of_slow_backends_tells_nothing_that_they_are_slower() -> None:
     queues = Queues(order="fifo")
     for k in range(12):
