@@ -25,8 +25,8 @@ local MOST_UNSETTLED = 3
 local SAMPLE_MS = 200
 --- A rate of an earlier time with waiters is the best guess for so long.
 local KNOWN_MS = 60000
---- Unless it is so many times what the fleet's figures say, or so small a part of it: work is predicted tokens, and
--- what is predicted of such requests has changed since, or what serves them.
+--- But nobody is refused by it where it is so many times what the fleet's figures say, or so small a part of it: work
+-- is predicted tokens, and what is predicted of such requests may have changed since.
 local FAR = 2
 
 --- Of those who are told a wait, the share that is to wait no longer than that.
@@ -44,13 +44,10 @@ local LONGEST_MS = 3600000
 
 local _M = { SAMPLE_MS = SAMPLE_MS, SHARE = SHARE }
 
--- Whether the rate of an earlier time still tells something, beside what the fleet's figures say.
-local function is_known(queue, now, rate)
-  if queue.passed <= 0 or now - queue.sampled_at > KNOWN_MS then
-    return false
-  end
+-- Whether the rate of an earlier time is far from what the fleet's figures say.
+local function is_far(queue, rate)
   local measured = queue.work / queue.passed
-  return rate <= 0 or measured <= FAR * rate and FAR * measured >= rate
+  return rate > 0 and (measured > FAR * rate or FAR * measured < rate)
 end
 
 --- Somebody begins to wait where nobody did.
@@ -58,10 +55,12 @@ end
 -- @param guess function -> work a ms, by the fleet's figures
 function _M.begin(queue, served, now, guess)
   local rate = guess and guess() or 0
-  if not is_known(queue, now, rate) then
+  if queue.passed <= 0 or now - queue.sampled_at > KNOWN_MS then
     local trust = rate > 0 and TRUST_MS or 0
     queue.work, queue.passed, queue.measured, queue.gone = rate * trust, trust, 0, 0
     queue.rise, queue.rise_passed = 0, 0
+  elseif is_far(queue, rate) then
+    queue.measured, queue.gone = 0, 0
   end
   queue.gone_sampled, queue.forgot_at = queue.gone, now
   queue.sampled, queue.sampled_at, queue.clock_sampled = served, now, queue.clock
