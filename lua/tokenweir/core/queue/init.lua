@@ -64,7 +64,7 @@ local DEFAULTS = {
   },
 }
 
---- The middle of the waits, as a part of the estimate, which three of five do not exceed: who has no time for that
+--- The middle of the waits, as a part of the estimate, which two of three do not exceed: who has no time for that
 -- waits in vain more likely than not (`python -m bench.buffer.simulated`).
 local CERTAIN = 0.95
 

@@ -5,7 +5,7 @@
 -- The longer one is taken. While somebody waits, what goes is what backends release, so both rates are measured on what
 -- the queue serves.
 --
--- What is said is no mean: three of five are to wait no longer. By how much that is more is learned, by how long the
+-- What is said is no mean: two of three are to wait no longer. By how much that is more is learned, by how long the
 -- wait was reckoned: places come free in lumps, so those at the front may wait for a multiple of what their work says.
 local ffi = require "ffi"
 local memory = require "tokenweir.core.queue.memory"
@@ -30,7 +30,7 @@ local KNOWN_MS = 60000
 local FAR = 2
 
 --- Of those who are told a wait, the share that is to wait no longer than that.
-local SHARE = 0.6
+local SHARE = 2 / 3
 --- How far one wait moves the ratio that is learned, in its logarithm: much at first.
 local LEARN, FIRST_LEARN, FIRST_COUNT = 0.05, 0.5, 2
 --- Where nothing was learned; and its bounds. Below one it would learn from a lull and be wrong in the next rush.

@@ -185,7 +185,7 @@ def test_the_position_over_several_workers_is_near_the_true_one(arrivals: list[t
         assert abs(exact.expect(name)[0] - spread.expect(name)[0]) <= 2 + len(arrivals) / 7
 
 
-def test_what_three_of_five_waits_do_not_exceed_is_learned() -> None:
+def test_what_two_of_three_waits_do_not_exceed_is_learned() -> None:
     shared = MEMORY.queue()
     assert WAIT.factor(shared, 1000) == pytest.approx(USUAL)
     source = random.Random(1)
