@@ -2,7 +2,6 @@
 local affinity = require "tokenweir.affinity"
 local auth = require "tokenweir.auth"
 local body = require "tokenweir.body"
-local bookkeeping = require "tokenweir.bookkeeping"
 local breaker = require "tokenweir.breaker"
 local burst = require "tokenweir.core.body.burst"
 local clock = require "tokenweir.clock"
@@ -32,7 +31,6 @@ local variable, set_bytes = variables.get, variables.set_bytes
 local get_method = ngx.req.get_method
 local new_id = request_id.next
 local now_ms = clock.ms
-local catch_up = bookkeeping.catch_up
 local ceil = math.ceil
 local tonumber = tonumber
 
@@ -156,7 +154,6 @@ end
 --- Handles a request below /v1/.
 function _M.run()
   local now = now_ms()
-  catch_up(now)
   local r = request_context.take(now)
   ngx.ctx = r
   set_bytes("tw_new_id", new_id(), request_id.SIZE)

@@ -26,9 +26,8 @@ function _M.tokens(r)
 end
 
 --- Writes the record into the buffer that goes to Redis.
--- @param now, wall when the request ended: ms of the monotonic clock, and seconds of wall time
-function _M.write(r, id, id_size, status, outcome, output, source, prompt, cached, now, wall)
-  local to = begin(wall)
+function _M.write(r, id, id_size, status, outcome, output, source, prompt, cached, now)
+  local to = begin()
   if to then
     write(to, r, id, id_size, status, outcome, output, source, prompt, cached, now)
     finish()

@@ -1,6 +1,6 @@
 --- Completion records on their way to Redis: a bounded buffer in this worker, written in batches from a timer.
 --
---   local to = events.begin(wall)
+--   local to = events.begin()                   -- in log_by_lua
 --   if to then
 --     to:put('"id":"...","model":"..."')        -- as `core/completion_json.lua` does
 --     events.finish()
@@ -65,7 +65,7 @@ local function close_batch()
   open_size = 0
 end
 
--- What every record of this gateway begins with; made anew when the clock has moved.
+-- What every record of this gateway begins with; made anew when nginx's clock has moved.
 local head, head_at
 
 local function head_of(now)
@@ -77,10 +77,9 @@ local function head_of(now)
 end
 
 --- Begins a record. Between this and `finish` nothing else may happen.
--- @param wall time of the record, seconds
 -- @return the buffer that takes the JSON members of a `Completion` without braces, but for `gateway` and `time_ms`, at
 --   least one; or nil: no more fit (counted)
-function _M.begin(wall)
+function _M.begin()
   made = made + 1
   if waiting >= CAPACITY then
     close_batch()  -- the numbers within a batch follow each other
@@ -90,7 +89,7 @@ function _M.begin(wall)
   if open_size == 0 then
     open_first = made - 1
   end
-  open:put(open_size == 0 and "[" or ",", head_of(wall))
+  open:put(open_size == 0 and "[" or ",", head_of(now_wall()))
   return open
 end
 

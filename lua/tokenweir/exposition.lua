@@ -1,5 +1,4 @@
 --- The gateway's metrics in Prometheus' text format: `content_by_lua` of GET /metrics.
-local bookkeeping = require "tokenweir.bookkeeping"
 local clock = require "tokenweir.clock"
 local documents = require "tokenweir.documents"
 local health = require "tokenweir.core.backend.health"
@@ -271,7 +270,6 @@ end
 
 --- @return string the metrics of the whole gateway
 function _M.render()
-  bookkeeping.work_off()
   metrics.flush()
   local now = clock.ms()
   local known = state.current(now)

@@ -1,7 +1,6 @@
 --- What a worker does when it starts and when it exits, and its timers.
 local affinity = require "tokenweir.affinity"
 local body = require "tokenweir.body"
-local bookkeeping = require "tokenweir.bookkeeping"
 local clock = require "tokenweir.clock"
 local config = require "tokenweir.config"
 local credentials = require "tokenweir.credentials"
@@ -116,7 +115,6 @@ end
 
 local function send_events(premature)
   sessions.hand_over()
-  bookkeeping.work_off()
   events.flush(now_ms(), premature)
 end
 
@@ -167,7 +165,6 @@ end
 function _M.stop()
   poller.yield()
   lingering.hand_over()
-  bookkeeping.work_off()
   events.hand_over()
   metrics.flush()
   region.release()

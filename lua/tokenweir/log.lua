@@ -2,7 +2,6 @@
 local access_json = require "tokenweir.core.access_json"
 local affinity = require "tokenweir.affinity"
 local body = require "tokenweir.body"
-local bookkeeping = require "tokenweir.bookkeeping"
 local clock = require "tokenweir.clock"
 local completion = require "tokenweir.completion"
 local deadline = require "tokenweir.deadline"
@@ -12,6 +11,7 @@ local limits = require "tokenweir.limits"
 local metrics = require "tokenweir.metrics"
 local outcome_of = require "tokenweir.outcome"
 local passive_health = require "tokenweir.passive_health"
+local prediction = require "tokenweir.prediction"
 local request_context = require "tokenweir.request_context"
 local sse = require "tokenweir.core.answer.sse"
 local upstream_log = require "tokenweir.upstream_log"
@@ -68,7 +68,6 @@ local function unserved(r, status, now)
   end
   local id, id_size = bytes_of("tw_id")
   write_line(r, id, id_size, outcome)
-  request_context.give(r)
 end
 
 -- Reads what an answer told that broke off; whole ones the body filter has read.
@@ -101,17 +100,21 @@ local function served(r, status, now)
   if not r.ended then
     finish_early(r)
   end
-  local output, _, prompt, cached = completion.tokens(r)
+  local output, source, prompt, cached = completion.tokens(r)
+  local first = r.first_token or r.first_byte
+  metrics.request(r.model, r.backend, outcome, status, prompt, output, r.wait_ms, first and first - r.arrived,
+    now - r.arrived)
   if r.limited then
     limits.settle(r, charge(r, outcome, prompt, output))
   end
+  prediction.learn(r, outcome, output, prompt, now)
   if r.usage and r.usage.id then
     affinity.made(r, r.usage.id, now)
   end
   affinity.ended(r, outcome, prompt, output, cached, now)
   local id, id_size = bytes_of("tw_id")
+  completion.write(r, id, id_size, status, outcome, output, source, prompt, cached, now)
   write_line(r, id, id_size, outcome, output, prompt)
-  bookkeeping.take(r, id, id_size, status, outcome, now)
 end
 
 --- Ends a request.
@@ -135,6 +138,7 @@ function _M.run()
   else
     unserved(r, status, now)
   end
+  request_context.give(r)
 end
 
 return _M

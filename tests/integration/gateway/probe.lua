@@ -89,7 +89,7 @@ function _M.claim()
 end
 
 local function emit(number)
-  local to = events.begin(ngx.now())
+  local to = events.begin()
   if to then
     to:put(RECORD:format(ngx.var.request_id, number))
     events.finish()

@@ -11,7 +11,6 @@ from tokenweir.luavm import LUA_ROOT
 
 WALL = re.compile(r"\bngx\.(now|time|localtime|utctime|today)\b|\bos\.(time|date)\b")
 MAY_READ_WALL = {
-    "bookkeeping.lua",  # when a request ended, for its record
     "events.lua",  # when a record was written
     "init_worker.lua",  # how old a file of an earlier start is
     "lease.lua",  # when a lease was written
