@@ -32,6 +32,17 @@ def served_every(queues: Queues, ms: float, count: int) -> None:
         queues.expect(some)
 
 
+def measured() -> Queues:
+    """A queue that was served 100 tokens in 50 ms, and where nobody has waited for 5 s since."""
+    queues = Queues(order="fifo")
+    for k in range(200):
+        queues.push(str(k), work=100)
+    served_every(queues, 50, 199)
+    queues.drain()
+    queues.now += 5000
+    return queues
+
+
 def test_the_position_counts_who_stands_before_in_the_order() -> None:
     queues = Queues()
     for name, work in (("c", 300), ("a", 100), ("b", 200)):
@@ -105,12 +116,7 @@ def test_the_rate_follows_what_changes() -> None:
 
 
 def test_a_rate_of_a_moment_ago_holds_when_waiting_begins_again() -> None:
-    queues = Queues(order="fifo")
-    for k in range(200):
-        queues.push(str(k), work=100)
-    served_every(queues, 50, 199)
-    queues.drain()
-    queues.now += 5000
+    queues = measured()
     queues.push("again", work=100)
     assert queues.expect("again")[1] == pytest.approx(50, rel=0.1)
 
@@ -118,24 +124,14 @@ def test_a_rate_of_a_moment_ago_holds_when_waiting_begins_again() -> None:
 @pytest.mark.parametrize("rate", [20, 0.2])
 def test_by_a_rate_that_the_fleet_s_figures_do_not_bear_out_nobody_is_refused(rate: float) -> None:
     """Ten times as many tokens are predicted of such requests as when it was measured, and the like."""
-    queues = Queues(order="fifo")
-    for k in range(200):
-        queues.push(str(k), work=100)
-    served_every(queues, 50, 199)
-    queues.drain()
-    queues.now += 5000
+    queues = measured()
     queues.push("again", work=1000, rate=rate)
     assert queues.at_least(1000) is None
     assert queues.expect("again")[1] == pytest.approx(500, rel=0.2), "it is still told"
 
 
 def test_one_that_the_fleet_s_figures_bear_out_counts_more_than_these() -> None:
-    queues = Queues(order="fifo")
-    for k in range(200):
-        queues.push(str(k), work=100)
-    served_every(queues, 50, 199)
-    queues.drain()
-    queues.now += 5000
+    queues = measured()
     queues.push("again", work=100, rate=3)
     assert queues.expect("again")[1] == pytest.approx(50, rel=0.1)
     assert queues.at_least(1000) == 950
