@@ -79,20 +79,11 @@ class Dynamo(_Prefixes):
         self._prefill[job.server] -= fresh
         self._own[job.number] = 0.0, blocks
 
-    def _forget(self, job: Job, server: int) -> None:
+    def forget(self, job: Job, server: int) -> None:
+        """Take it off."""
         fresh, blocks = self._own.pop(job.number)
         self._prefill[server] -= fresh
         self._decode[server] -= blocks
-
-    def refused(self, job: Job, server: int, now: float) -> None:
-        """Take it off."""
-        super().refused(job, server, now)
-        self._forget(job, server)
-
-    def ended(self, job: Job, now: float) -> None:
-        """Take it off."""
-        super().ended(job, now)
-        self._forget(job, job.server)
 
 
 class CacheAware(_Prefixes):

@@ -70,12 +70,6 @@ class LeastWork(Router):
         """It is there now."""
         self._jobs[chosen][job.number] = job
 
-    def refused(self, job: Job, server: int, now: float) -> None:
-        """It is not."""
-        super().refused(job, server, now)
+    def forget(self, job: Job, server: int) -> None:
+        """It is not there any more."""
         del self._jobs[server][job.number]
-
-    def ended(self, job: Job, now: float) -> None:
-        """It is gone."""
-        super().ended(job, now)
-        del self._jobs[job.server][job.number]

@@ -155,19 +155,10 @@ class LeastOutstandingHold(LeastOutstanding):
         self._prompts[chosen] += job.prompt
         self._jobs[chosen][job.number] = job
 
-    def _forget(self, job: Job, server: int) -> None:
+    def forget(self, job: Job, server: int) -> None:
+        """Take it off."""
         self._prompts[server] -= job.prompt
         del self._jobs[server][job.number]
-
-    def refused(self, job: Job, server: int, now: float) -> None:
-        """Take it off."""
-        super().refused(job, server, now)
-        self._forget(job, server)
-
-    def ended(self, job: Job, now: float) -> None:
-        """Take it off."""
-        super().ended(job, now)
-        self._forget(job, job.server)
 
 
 class PowerOfTwo(NginxRandomTwo):

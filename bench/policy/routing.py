@@ -115,6 +115,7 @@ class Router:
         self.inflight[server] -= 1
         self.out_until[server] = now + self.FAIL_TIMEOUT_MS
         self._tried.add(server)
+        self.forget(job, server)
 
     def settled(self, job: Job) -> None:
         """The request was sent, or has failed."""
@@ -131,6 +132,10 @@ class Router:
         self.inflight[job.server] -= 1
         if job.failure and not self.servers[job.server].engine.alive:
             self.out_until[job.server] = now + self.FAIL_TIMEOUT_MS
+        self.forget(job, job.server)
+
+    def forget(self, job: Job, server: int) -> None:
+        """Take off what the rule noted in `taken`."""
 
     def looked(self, readings: list[Reading], now: float) -> None:
         """Telemetry came in; `readings` may be old."""
