@@ -24,6 +24,7 @@ from bench.servers import gateway, ports
 from bench.servers.engine import Engine
 from bench.servers.redis import Redis
 from bench.servers.sidecar import Sidecar
+from sidecar import tasks
 
 GATEWAY: Final = "bench"
 SLACK_S: Final = 0.05
@@ -114,8 +115,9 @@ class Stage:
         self._stack.push_async_callback(self.connection.aclose)
         self.observer = Observer(self.connection, GATEWAY)
         self.neighbours = Neighbours()
-        for watching in (self.observer.run(), self.neighbours.run()):
-            self._stack.callback(asyncio.create_task(watching).cancel)
+        watching = [asyncio.create_task(one.run()) for one in (self.observer, self.neighbours)]
+        # Before the connection is closed, which may swallow a cancellation that comes with it.
+        self._stack.push_async_callback(tasks.cancel, watching)
         await self.until(lambda: bool(self.observer.looks) and self._all_ready(), 20)
         self.observer.looks[:] = self.observer.looks[-1:]
         self.traffic = Traffic(self.gateway.port, self.setup.rate, self._seed, output=self.setup.output)
