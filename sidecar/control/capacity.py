@@ -35,7 +35,7 @@ class CapacityEstimate:
         """Take a reading: requests wait beside a batch, so that batch is what the engine takes at once."""
         engine = record.engine
         if engine is not None and engine.waiting and engine.running:
-            self._learned = max(self._learned or 0, int(engine.running))
+            self._learned = max(self._learned or 1, int(engine.running))
 
     def of(self, config: BackendConfig, record: Record, known: Hardware | None = None) -> Capacity:
         """The limits now; `known` is what the backend runs on."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
+
+import structlog
 
 from sidecar.clock import monotonic_ms, wall_ms
 from sidecar.control import credentials, drain
+from sidecar.control.cost import CostEstimate
 from sidecar.control.gateways import Gateways
 from sidecar.control.hardware import Hardware
 from sidecar.control.kv_size import movable_kv_bytes
@@ -20,6 +23,8 @@ from sidecar.telemetry.readings import Record
 from tokenweir.config.models import BackendConfig, ModelConfig
 from tokenweir.config.transfer import TransferConfig
 from tokenweir.contract.records import Backend, Cost, Role, State
+
+log = structlog.get_logger(__name__)
 
 EVENTS_KEPT: Final = 1000
 REASONS_MOST: Final = 24
@@ -68,6 +73,7 @@ class Fleet:
                 member = self.members[backend_id] = Member(config, Record(), there_at_start=not self._begun)
             member.config = config
             member.draining = backend_id in draining
+            member.promoted = member.promoted and config.role is Role.STANDBY
             member.leaving_since = None
         for backend_id, member in self.members.items():
             if backend_id not in wanted:
@@ -121,7 +127,49 @@ class Fleet:
     def decide(self, now: float) -> list[Backend]:
         """The backends of the snapshot, at monotonic `now`. One without an address is left out: a gateway
         could not reach it."""
-        return [self._backend(m, now) for m in self.members.values() if m.address is not None]
+        return [self._told(m, now) for m in self.members.values() if m.address is not None]
+
+    def _told(self, member: Member, now: float) -> Backend:
+        """One backend; where its figures fit no snapshot, without them: the others must not suffer."""
+        try:
+            backend = self._backend(member, now)
+        except (ValueError, ArithmeticError) as error:
+            reason = " ".join(str(error).split())[:300]
+            if member.unpublishable != reason:
+                log.error("backend_figures_refused", backend=member.config.id, reason=reason)
+            member.unpublishable = reason
+            cost, cost_reason = CostEstimate().of(member.hardware(self.models))
+            what = "its figures cannot be published, the sidecar's log says why"
+            return Backend(
+                **self._identity(member), cost=cost, reasons=[self._state_reason(member), what, cost_reason]
+            )
+        member.unpublishable = ""
+        return backend
+
+    def _identity(self, member: Member) -> dict[str, Any]:
+        """What is known of a backend without asking it, and what was decided about it."""
+        config = member.config
+        return {
+            "id": config.id,
+            "host": member.address or "",
+            "port": config.port,
+            "tls": config.secure,
+            "tls_verify": config.tls.verify,
+            "sni": credentials.server_name(config),
+            "host_header": credentials.host_header(config),
+            "credential_group": self._groups.get(config.id, ""),
+            "wants_key": config.api_key_file or "",
+            "models": self.served_models(member),
+            "role": member.role,
+            "state": member.state,
+            "admit": member.admit,
+            "weight": config.weight,
+            "precision": member.hardware(self.models).precision,
+            "engine": member.record.engine_kind,
+            "scrape_failures": member.record.failures,
+            "refused": member.refused,
+            "late": member.late,
+        }
 
     def _backend(self, member: Member, now: float) -> Backend:
         config, record = member.config, member.record
@@ -151,22 +199,7 @@ class Fleet:
             *(f"{source}: {text}" for source, text in record.notes.items()),
         ]
         return Backend(
-            id=config.id,
-            host=member.address or "",
-            port=config.port,
-            tls=config.secure,
-            tls_verify=config.tls.verify,
-            sni=credentials.server_name(config),
-            host_header=credentials.host_header(config),
-            credential_group=self._groups.get(config.id, ""),
-            wants_key=config.api_key_file or "",
-            models=self.served_models(member),
-            role=member.role,
-            state=member.state,
-            admit=member.admit,
-            weight=config.weight,
-            precision=known.precision,
-            engine=record.engine_kind,
+            **self._identity(member),
             memory=memory.use,
             memory_age_ms=memory.age_ms,
             load=load,
@@ -181,9 +214,6 @@ class Fleet:
             low=low,
             high=high,
             progress_age_ms=member.progress.age_ms(now, record.failures),
-            scrape_failures=record.failures,
-            refused=member.refused,
-            late=member.late,
             reasons=[reason for reason in reasons if reason][:REASONS_MOST],
         )
 

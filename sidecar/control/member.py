@@ -73,6 +73,8 @@ class Member:
     """Whether it ever served."""
     renewed_at: float | None = None
     """When another process was first seen to answer here: after it was away, or by its counters."""
+    unpublishable: str = ""
+    """Why its figures fit no snapshot; empty: they do."""
     engine: EngineReading | None = None
     """The last reading that the decisions have seen."""
     _hardware: tuple[tuple[object, ...], Hardware] | None = None

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from sidecar.telemetry.plausible import MOST_CAPACITY, MOST_REQUESTS
 from sidecar.telemetry.readings import ModelsReading
 
 PATH: Final = "/v1/models"
@@ -63,17 +64,17 @@ def with_information(reading: ModelsReading, kind: str, body: bytes) -> ModelsRe
     page = _object(body)
     context, capacity, slots, names = reading.context, reading.capacity, reading.slots, reading.names
     if kind == "llamacpp":
-        slots = _positive(page.get("total_slots")) or slots
+        slots = _positive(page.get("total_slots"), MOST_REQUESTS) or slots
         settings = page.get("default_generation_settings")
         size = _positive(settings.get("n_ctx")) if isinstance(settings, dict) else None
         # `n_ctx` is what one slot has. With --kv-unified all slots share one memory of that size, which no
         # page tells.
         context = context or size
-        capacity = context * (slots or 1) if context else None
+        capacity = min(context * (slots or 1), MOST_CAPACITY) if context else None
     elif kind == "sglang":
         capacity = _positive(page.get("max_total_num_tokens")) or capacity
         context = _positive(page.get("context_length")) or context
-        slots = _positive(page.get("max_running_requests")) or slots
+        slots = _positive(page.get("max_running_requests"), MOST_REQUESTS) or slots
     elif kind == "tgi":
         capacity = _positive(page.get("max_batch_total_tokens")) or capacity
         context = _positive(page.get("max_total_tokens")) or context
@@ -109,8 +110,8 @@ def _object(body: bytes) -> dict[str, Any]:
     return value
 
 
-def _positive(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= 10**9 else None
+def _positive(value: Any, most: int = 10**9) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= most else None
 
 
 def _printable(name: str) -> bool:

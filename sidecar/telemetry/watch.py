@@ -20,6 +20,7 @@ from sidecar.telemetry.exposition import Page
 from sidecar.telemetry.health import Look
 from sidecar.telemetry.http import Answer, Fetcher, FetchError, Origin
 from sidecar.telemetry.indicators import Indicators
+from sidecar.telemetry.plausible import plausible
 from sidecar.telemetry.readings import ModelsReading, Record
 from sidecar.telemetry.slots import to_slot
 from tokenweir.config.models import BackendConfig
@@ -235,14 +236,21 @@ class Watch:
         if kind not in engines.READERS and self.config.engine == "auto":
             record.engine_kind = kind = engines.by_page(page.body) or kind
         reader = engines.READERS.get(kind)
-        reading = reader(page, monotonic_ms()) if reader else None
+        try:
+            reading = reader(page, monotonic_ms()) if reader else None
+        except (ValueError, ArithmeticError, RecursionError) as error:
+            return self._no_metrics(f"/metrics cannot be read: {error}")
         if reading is None:
             return self._no_metrics(f"/metrics holds nothing of {kind or 'a known engine'}")
+        reading, problem = plausible(reading)
         record.engine = reading
         record.indicators.fragmentation.observe(reading)
         if record.indicators.context_switch.due(reading):
             record.indicators.context_switch.observe(reading, self._gaps(page, kind))
-        record.notes.pop("metrics", None)
+        if problem:
+            record.notes["metrics"] = problem
+        else:
+            record.notes.pop("metrics", None)
         return Look.OK, ""
 
     def _gaps(self, page: Page, kind: str) -> dict[float, float] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from time import thread_time
 
 import pytest
+from structlog.testing import capture_logs
 
 from sidecar.control import fleet as fleet_module
 from sidecar.control.fleet import Fleet
@@ -225,3 +226,17 @@ def test_who_tells_no_memory_use_has_no_score(fleet):
     serve(fleet, kv_use=None)
     (backend,) = fleet.decide(1200)
     assert (backend.memory, backend.low, backend.high) == (None, None, None)
+
+
+def test_a_backend_whose_figures_fit_no_snapshot_is_told_without_them(fleet, monkeypatch):
+    fleet.members["b"].address = "10.0.0.2"
+    serve(fleet, "a")
+    serve(fleet, "b")
+    monkeypatch.setattr(fleet.members["a"].progress, "age_ms", lambda *_: float("nan"))
+    with capture_logs() as lines:
+        first, second = fleet.decide(1100)
+        fleet.decide(1200)
+    assert (first.id, first.state, first.models) == ("a", State.READY, {"m": "m"})
+    assert (second.id, second.memory) == ("b", 0.25)
+    assert "its figures cannot be published" in " ".join(first.reasons)
+    assert [line["event"] for line in lines] == ["backend_figures_refused"]
