@@ -1243,6 +1243,13 @@ _M.shapes = {
           ["type"] = "string",
         },
       },
+      ["tried"] = {
+        ["type"] = "object",
+        ["default"] = {},
+        ["values"] = {
+          ["type"] = "string",
+        },
+      },
       ["keys"] = {
         ["type"] = "object",
         ["default"] = {},

@@ -94,7 +94,8 @@ function _M.build(id, known, now)
   return cjson.encode {
     schema = contract.schema, id = id, instance = region.instance(), time_ms = time_ms, sequence = sequence,
     snapshot_sequence = known.sequence, backends = backends(), arrivals = arrivals, queue = queue,
-    ejected = passive_health.ejected(known, now), keys = key_use and key_use() or {},
+    ejected = passive_health.ejected(known, now), tried = passive_health.tried(known, now),
+    keys = key_use and key_use() or {},
   }
 end
 

@@ -12,7 +12,7 @@ local targets = require "tokenweir.targets"
 
 local now_ms = clock.ms
 local CAUSES = health.CAUSES
-local EJECTED = health.EJECTED
+local EJECTED, HALF_OPEN, PROBING = health.EJECTED, health.HALF_OPEN, health.PROBING
 
 local WHY = {}
 for name, number in pairs(CAUSES) do
@@ -92,6 +92,21 @@ function _M.ejected(known, now)
     if fleet.state[i] == targets.NO_KEY then
       list[fleet.id[i]] = "its API key is not known to this gateway"
     elseif health.state(h, now) == EJECTED then
+      list[fleet.id[i]] = WHY[h.cause] or "failures"
+    end
+  end
+  return list
+end
+
+--- Backends that were out and that one request at a time tries again, until one is answered.
+-- @return table id -> why they had been out
+function _M.tried(known, now)
+  local list, rows = {}, region.health()
+  local fleet = known.fleet
+  for i = 1, fleet and fleet.size or 0 do
+    local h = rows[fleet.place[i]]
+    local at = health.state(h, now)
+    if fleet.state[i] ~= targets.NO_KEY and (at == HALF_OPEN or at == PROBING) then
       list[fleet.id[i]] = WHY[h.cause] or "failures"
     end
   end

@@ -37,6 +37,9 @@ class FleetRow(BaseModel):
     low: float | None = Field(description="score of the policy `hybrid` for short outputs")
     high: float | None = Field(description="the same for long outputs")
     ejected_by: dict[str, str] = Field(description="gateway -> why it has taken the backend out")
+    tried_by: dict[str, str] = Field(
+        description="gateway -> why it had taken the backend out, which it tries again with single requests"
+    )
     reason: str
 
 
@@ -87,6 +90,7 @@ async def fleet(plane: Plane) -> FleetView:
                 low=decision.low if decision else None,
                 high=decision.high if decision else None,
                 ejected_by=plane.gateways.ejecting(backend_id),
+                tried_by=plane.gateways.trying(backend_id),
                 reason=plane.fleet.reason(member),
             )
         )

@@ -31,6 +31,7 @@ class GatewayView(BaseModel):
     held_tokens: dict[str, float]
     queue: dict[str, QueueView]
     ejected: dict[str, str]
+    tried: dict[str, str]
     arrivals: dict[str, int]
 
 
@@ -52,6 +53,7 @@ async def gateways(plane: Plane) -> list[GatewayView]:
                 for model, queue in lease.queue.items()
             },
             ejected=dict(lease.ejected),
+            tried=dict(lease.tried),
             arrivals=dict(lease.arrivals),
         )
         for lease in plane.gateways.leases.values()

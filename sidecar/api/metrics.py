@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector as PrometheusCollector
 
 from sidecar.api import control_metrics, telemetry_metrics
 from sidecar.api.plane import Plane
+from sidecar.api.shown_state import AT_REST, shown_state
 from sidecar.clock import monotonic_ms, wall_ms
 from sidecar.control_plane import ControlPlane
 from tokenweir.contract.records import State
@@ -165,8 +166,10 @@ class PlaneCollector(PrometheusCollector):
             for name, value in figures.items():
                 if value is not None:
                     families[name].add_metric([backend.id], value)
-            for state in State:
-                states.add_metric([backend.id, state.value], float(backend.state is state))
+        for name, member in plane.fleet.members.items():
+            shown = shown_state(plane, member)
+            for state in (*(one.value for one in State), AT_REST):
+                states.add_metric([name, state], float(shown == state))
         yield states
         yield from families.values()
 

@@ -42,6 +42,9 @@ class BackendView(BaseModel):
     indicators: dict[str, IndicatorView]
     notes: dict[str, str] = Field(description="what cannot be read, and why")
     ejected_by: dict[str, str] = Field(description="gateway -> why it has taken the backend out")
+    tried_by: dict[str, str] = Field(
+        description="gateway -> why it had taken the backend out, which it tries again with single requests"
+    )
     decision: Backend | None = Field(description="as in the snapshot; null without an address")
     configuration: dict[str, Any]
 
@@ -69,6 +72,7 @@ def backend_view(plane: ControlPlane, member: Member, decision: Backend | None) 
         indicators=indicators(member.record),
         notes=dict(member.record.notes),
         ejected_by=plane.gateways.ejecting(backend_id),
+        tried_by=plane.gateways.trying(backend_id),
         decision=decision,
         configuration=member.config.model_dump(mode="json", exclude_unset=True),
     )

@@ -93,3 +93,9 @@ class Gateways:
             for lease in self.leases.values()
             if backend_id in lease.ejected
         }
+
+    def trying(self, backend_id: str) -> dict[str, str]:
+        """Gateway -> why it had ejected the backend that it tries again with single requests."""
+        return {
+            lease.id: lease.tried[backend_id] for lease in self.leases.values() if backend_id in lease.tried
+        }

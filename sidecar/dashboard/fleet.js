@@ -49,7 +49,10 @@ function headline(fleet) {
 
 function why(backend) {
   const ejected = Object.entries(backend.ejected_by).map(([gateway, text]) => `ejected by ${gateway}: ${text}`);
-  return [backend.reason, ...ejected].join("; ");
+  const tried = Object.entries(backend.tried_by).map(
+    ([gateway, text]) => `tried by ${gateway} with single requests after: ${text}`,
+  );
+  return [backend.reason, ...ejected, ...tried].join("; ");
 }
 
 function showFleet(fleet) {
@@ -70,12 +73,14 @@ function showFleet(fleet) {
   for (const backend of fleet.backends) {
     const row = body.insertRow();
     const ejected = backend.state !== "down" && Object.keys(backend.ejected_by).length > 0;
+    const tried = backend.state !== "down" && !ejected && Object.keys(backend.tried_by).length > 0;
     cell(row, backend.id);
     cell(row, [backend.gpu, backend.precision].filter(Boolean).join(" ") || "not told");
     cell(row, backend.engine || "unknown");
     cell(row, backend.models.join(", "));
     cell(row, backend.promoted ? "standby, in service" : backend.role);
-    cell(row, ejected ? `${backend.shown}, ejected` : backend.shown, ejected ? "down" : backend.shown);
+    const how = ejected ? ", ejected" : tried ? ", on trial" : "";
+    cell(row, backend.shown + how, ejected ? "down" : tried ? "starting" : backend.shown);
     cell(row, count(backend.in_flight), "number");
     cell(row, count(backend.load), "number");
     cell(row, count(backend.foreign), "number");

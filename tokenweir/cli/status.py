@@ -157,7 +157,11 @@ def _role(backend: dict[str, Any]) -> str:
 def _state(backend: dict[str, Any]) -> str:
     shown = backend.get("shown", backend["state"])
     state = f"[{STATES.get(shown, 'default')}]{shown}[/]"
-    return f"{state}, [red]ejected[/]" if backend["state"] != "down" and backend["ejected_by"] else state
+    if backend["state"] == "down":
+        return state
+    if backend["ejected_by"]:
+        return f"{state}, [red]ejected[/]"
+    return f"{state}, [yellow]on trial[/]" if backend.get("tried_by") else state
 
 
 def _score(score: float | None) -> str:
@@ -167,6 +171,10 @@ def _score(score: float | None) -> str:
 def reasons(backend: dict[str, Any]) -> str:
     """Why a backend has its state and scores, on one line."""
     decision = backend["decision"] or {}
-    found = decision.get("reasons") or [backend["reason"]]
+    found = list(decision.get("reasons") or [backend["reason"]])
     found += [f"ejected by {gateway}: {why}" for gateway, why in backend["ejected_by"].items()]
+    found += [
+        f"tried by {gateway} with single requests after: {why}"
+        for gateway, why in backend.get("tried_by", {}).items()
+    ]
     return f"{backend['id']}: {'; '.join(found)}"

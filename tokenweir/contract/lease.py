@@ -74,4 +74,8 @@ class Lease(Document):
     ejected: Annotated[
         dict[Id, str], Field(description="backends that passive health has taken out -> why")
     ] = {}
+    tried: Annotated[
+        dict[Id, str],
+        Field(description="backends that it had taken out, and that single requests try again -> why it had"),
+    ] = {}
     keys: Annotated[dict[Id, KeyUse], Field(description="keys with a limit -> what they have used")] = {}

@@ -8,6 +8,7 @@ import time
 from tests.integration.gateway.conftest import Publish
 from tests.integration.gateway.gateway import Gateway, backend, settings
 from tests.integration.servers import RedisServer, wait_until
+from tokenweir.contract.records import Lease
 
 EJECTED = 'tokenweir_backend_ejected{backend="gpu-a"}'
 
@@ -61,3 +62,18 @@ def test_a_silent_stream_is_no_hang_while_the_engines_counters_move(
             while not silent.done():
                 assert gateway.metrics()[EJECTED] == 0
                 time.sleep(0.2)
+
+
+def test_the_lease_tells_what_is_out_and_what_single_requests_try(
+    gateway: Gateway, redis_server: RedisServer
+) -> None:
+    def lease() -> Lease:
+        return Lease.model_validate_json(redis_server.client().get("tw:gateway:gw-1") or "", strict=True)
+
+    redis_server.client().set("tw:settings", settings(version=2, health={"failures": 1, "eject_ms": 1500}))
+    gateway.wait_for("settings", 2)
+    assert gateway.json("fail", why="status")["ejected"]
+    wait_until(lambda: lease().ejected == {"gpu-a": "status"}, what="the ejection in the lease")
+    wait_until(lambda: lease().tried == {"gpu-a": "status"}, what="the trial in the lease")
+    assert lease().ejected == {}
+    assert gateway.metrics()[EJECTED] == 1

@@ -77,6 +77,10 @@ async def test_a_spare_that_is_stopped_on_purpose_is_told_from_one_that_is_down(
         "spare": ("standby", "standby"),
         "lost": ("standby", "down"),
     }
+    text = (await sidecar.http.get("/metrics")).text
+    assert 'tokenweir_sidecar_backend_state{backend="spare",state="standby"} 1.0' in text
+    assert 'tokenweir_sidecar_backend_state{backend="spare",state="down"} 0.0' in text
+    assert 'tokenweir_sidecar_backend_state{backend="lost",state="down"} 1.0' in text
 
 
 async def test_what_stands_as_an_alert_is_in_the_fleet_too(write_config, start_sidecar, store, engines):

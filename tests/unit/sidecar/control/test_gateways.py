@@ -89,3 +89,11 @@ def test_a_backend_is_out_everywhere_only_when_every_gateway_says_so():
     assert not gateways.ejected_everywhere("a")
     gateways.update([lease("g1", ejected={"a": "connect"}), lease("g2", ejected={"a": "hang"})])
     assert gateways.ejected_everywhere("a")
+
+
+def test_who_tries_a_backend_again_is_told_with_why_it_was_out():
+    gateways = Gateways()
+    gateways.update([lease("g1", tried={"a": "status"}), lease("g2", ejected={"a": "hang"})])
+    assert gateways.trying("a") == {"g1": "status"}
+    assert gateways.ejecting("a") == {"g2": "hang"}
+    assert not gateways.ejected_everywhere("a")

@@ -43,6 +43,7 @@ ROW = FleetRow(
     low=69.64,
     high=17.4,
     ejected_by={},
+    tried_by={},
     reason="answers",
 )
 FLEET = FleetView(
@@ -142,12 +143,17 @@ def test_roles_a_stopped_spare_and_an_ejected_backend_are_told() -> None:
         ROW.model_copy(update=spare),
         ROW.model_copy(update={"id": "p", "promoted": True}),
         ROW.model_copy(update={"id": "e", "ejected_by": {"g1": "failures"}}),
+        ROW.model_copy(update={"id": "t", "tried_by": {"g1": "status"}}),
         ROW.model_copy(update={"id": "u", "memory": None, "capacity": None, "low": None, "gpu": ""}),
     ]
     shown = page(backends=backends)
-    stopped, promoted, ejected, unknown = rows(shown)
+    stopped, promoted, ejected, tried, unknown = rows(shown)
     assert (stopped["Role"], stopped["State"]) == ("standby", "standby")
     assert "1 stopped on standby" in shown["summary"]["text"]
     assert promoted["Role"] == "standby, in service"
     assert (ejected["State"], ejected["Why"]) == ("ready, ejected", "answers; ejected by g1: failures")
+    assert (tried["State"], tried["Why"]) == (
+        "ready, on trial",
+        "answers; tried by g1 with single requests after: status",
+    )
     assert (unknown["Memory"], unknown["KV"], unknown["Low"]) == ("not measured", "not known", "not known")

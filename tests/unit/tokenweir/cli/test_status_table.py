@@ -51,6 +51,13 @@ def test_a_row_shows_what_a_backend_is_how_full_it_is_and_its_scores() -> None:
     ]
 
 
+def test_one_that_a_gateway_tries_again_is_told_from_one_that_serves() -> None:
+    backend = {**BACKEND, "ejected_by": {}, "tried_by": {"gateway-1": "status"}}
+    row = next(line for line in shown([backend]).splitlines() if "a100-a" in line)
+    assert "ready, on trial" in row
+    assert reasons(backend).endswith("tried by gateway-1 with single requests after: status")
+
+
 def test_what_is_not_known_is_a_question_mark() -> None:
     backend = {**BACKEND, "decision": None, "models": {}, "configuration": {}, "ejected_by": {}}
     row = next(line for line in shown([backend]).splitlines() if "a100-a" in line)
