@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -105,8 +104,12 @@ class Administration:
         self._act_on(backend_id)
         if self._plane.fleet.members[backend_id].changing is not None:
             raise ConflictError(f"a change of {backend_id!r} is under way; its engine is restarted by that")
-        if not self._plane.loop.recovery.order_restart(backend_id, monotonic_ms()):
-            raise ConflictError(f"a restart of {backend_id!r} is under way already")
+        recovery = self._plane.loop.recovery
+        if not recovery.order_restart(backend_id, monotonic_ms()):
+            raise ConflictError(
+                f"a restart of {backend_id!r} is under way already ({recovery.restarts.reason(backend_id)}); "
+                f"POST /api/backends/{backend_id}/return forgets it"
+            )
         self._plane.publish_soon()
         self.tell("restart", backend=backend_id)
 
@@ -129,11 +132,18 @@ class Administration:
         if backend_id in self._plane.store.draining():
             raise ConflictError(f"{backend_id!r} is drained; end that first")
 
-        def applied() -> None:
-            if precision:
-                with contextlib.suppress(UnknownBackendError):
+        def applied() -> str | None:
+            try:
+                if precision:
                     self.change(backend_id, {"precision": precision})
+            except (UnknownBackendError, ConflictError, ConfigError, OSError) as error:
+                return f"it was started with them, but its `precision` could not be kept: {error}"
+            return None
 
+        if self._plane.fleet.members[backend_id].changing is not None:
+            raise ConflictError(f"a change of {backend_id!r} is under way already")
+        if not self._plane.loop.recovery.set_aside(backend_id, monotonic_ms()):
+            raise ConflictError(f"a restart of {backend_id!r} is under way; order the change once it is done")
         begun = self._plane.operations.change_variant(backend_id, arguments, deadline_ms, applied)
         if not begun:
             raise ConflictError(f"a change of {backend_id!r} is under way already")

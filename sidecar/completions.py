@@ -27,6 +27,7 @@ from sidecar.learning.figures import Figures
 from sidecar.learning.histories import SeenHistories
 from sidecar.learning.recording import Recording
 from sidecar.learning.sources import Sources
+from sidecar.redis_access import text_of
 from tokenweir.atomic_file import write_atomically
 from tokenweir.contract import names
 from tokenweir.contract.records import Completion, Stats
@@ -147,7 +148,7 @@ class Completions:
     async def _begin(self) -> None:
         """Go on from the stored figures; what was counted after them is still pending and comes again."""
         await self._make_group()
-        text = await self._client.get(names.LEARNED)
+        text = await text_of(self._client, names.LEARNED)
         if text is not None:
             self._restore(text, numbers=True)
         await self._restore_histories()
@@ -161,7 +162,7 @@ class Completions:
             await self.checkpoint()
 
     async def _restore_histories(self) -> None:
-        text = await self._client.get(names.HISTORIES)
+        text = await text_of(self._client, names.HISTORIES)
         if text is None:
             return
         try:

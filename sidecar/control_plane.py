@@ -103,7 +103,13 @@ class ControlPlane:
         self.operations = Operations(
             self.fleet,
             self.loop,
-            Hands(self._actuator, self.watches.origin, lambda: self.config, self.publish_soon),
+            Hands(
+                self._actuator,
+                self.watches.origin,
+                lambda: self.config,
+                self.publish_soon,
+                lambda: self.leader.superseded,
+            ),
         )
         self.ticker = Ticker(
             self.client,

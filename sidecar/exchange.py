@@ -15,7 +15,7 @@ from redis.exceptions import ResponseError
 from sidecar.clock import monotonic_ms, wall_ms
 from sidecar.control.gateways import MOST_GATEWAYS, Gateways
 from sidecar.leader import Leader
-from sidecar.redis_access import RedisError
+from sidecar.redis_access import RedisError, text_of
 from sidecar.redis_state import RedisState
 from sidecar.store import Store
 from tokenweir.contract import names
@@ -123,7 +123,7 @@ class Exchange:
         self._leases_read()
 
     async def _exchange_changes(self) -> None:
-        stored: Any = await self._client.get(names.CHANGES)
+        stored: Any = await text_of(self._client, names.CHANGES)
         if stored == self._seen and not self._due:
             return
         changed, lacking = self._store.merge(stored)

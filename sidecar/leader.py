@@ -96,6 +96,11 @@ class Leader:
         return self.fence > 0
 
     @property
+    def superseded(self) -> bool:
+        """Whether another sidecar leads, as last seen."""
+        return not self.leading and self.holder not in {"", self.id}
+
+    @property
     def token(self) -> str:
         """The lease's value while this sidecar holds it."""
         return f"{self.fence}:{self.id}"

@@ -18,6 +18,7 @@ from sidecar.clock import monotonic_ms
 from sidecar.control.alerts import Kind
 from sidecar.control.fleet import Fleet
 from sidecar.control.loop import ControlLoop, Orders
+from sidecar.control.member import Member
 from sidecar.control.restart import Order
 from sidecar.telemetry.http import FetchError, Origin
 from sidecar.warmer import Warmer, WarmUpError
@@ -28,8 +29,8 @@ log = structlog.get_logger(__name__)
 
 LOOK_S: Final = 0.2
 BETWEEN_PROMPTS_S: Final = 0.05
-READY_S: Final = 1800.0
-"""Longest that an engine with new arguments may take to come up."""
+AFTER_FAILURE_S: Final = 1.0
+"""After a warm-up prompt without an answer: an engine may serve its pages before it serves requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,8 @@ class Hands:
     config: Callable[[], Config]
     changed: Callable[[], None]
     """A state changed: publish soon."""
+    superseded: Callable[[], bool] = lambda: False
+    """Whether another sidecar leads: what is not begun yet is that one's to decide."""
 
 
 class Operations:
@@ -70,10 +73,11 @@ class Operations:
         backend: str,
         arguments: Sequence[str],
         deadline_ms: float,
-        changed: Callable[[], None],
+        changed: Callable[[], str | None],
     ) -> bool:
         """Begin to restart a backend with other arguments: drain, apply, ready, back. `changed` is called
-        once the new arguments hold. Returns False where one is under way."""
+        once the new arguments hold; it tells what could not be kept of that, or None. Returns False where one
+        is under way."""
         return self._begin(
             f"variant {backend}", self._change_variant(backend, arguments, deadline_ms, changed)
         )
@@ -126,20 +130,30 @@ class Operations:
 
     async def _start(self, backend: str) -> None:
         actuator = self._hands.actuator(backend)
-        if actuator is not None:
+        if actuator is None:
+            self._loop.pools.started(backend, False, "it has no actuator", monotonic_ms())
+            return
+        try:
             outcome = await actuator.start("promoted from standby")
-            _tell("started", backend, outcome)
-            self._loop.pools.started(backend, outcome.ok, outcome.detail, monotonic_ms())
+        except Exception as error:
+            self._loop.pools.started(backend, False, f"{type(error).__name__}: {error}", monotonic_ms())
+            raise
+        _tell("started", backend, outcome)
+        self._loop.pools.started(backend, outcome.ok, outcome.detail, monotonic_ms())
 
     async def _stop_when_empty(self, backend: str) -> None:
-        await self._until_empty(backend)
-        member = self._fleet.members.get(backend)
-        if member is None or member.promoted:
-            return
-        actuator = self._hands.actuator(backend)
-        if actuator is not None:
+        ok = False
+        try:
+            await self._until_empty(backend)
+            member = self._fleet.members.get(backend)
+            actuator = self._hands.actuator(backend)
+            if member is None or member.promoted or actuator is None or self._hands.superseded():
+                return
             outcome = await actuator.stop("back to standby")
             _tell("stopped", backend, outcome)
+            ok = outcome.ok
+        finally:
+            self._loop.pools.stopped(backend, ok, monotonic_ms())
 
     async def _warm_up(self, backend: str) -> None:
         """Prompt after prompt, until the warm-up says that it is over."""
@@ -158,56 +172,99 @@ class Operations:
                 origin = self._hands.origin(backend)
                 if origin is None or not models:
                     raise WarmUpError("it has no address or no model")
-                member.warming.answered(await self._warmer.prompt(origin, models[0]))
+                ttft_ms = await self._warmer.prompt(origin, models[0])
             except (WarmUpError, FetchError) as error:
-                if member.warming is not None:
-                    member.warming.failed()
+                if member.warming is not None and isinstance(error, WarmUpError) and error.refused:
+                    member.warming.refused()
                 log.info("warm_up_prompt_failed", backend=backend, reason=str(error))
-            await asyncio.sleep(BETWEEN_PROMPTS_S)
+                await asyncio.sleep(AFTER_FAILURE_S)
+            else:
+                if member.warming is not None:
+                    member.warming.answered(ttft_ms)
+                await asyncio.sleep(BETWEEN_PROMPTS_S)
 
     async def _change_variant(
-        self, backend: str, arguments: Sequence[str], deadline_ms: float, changed: Callable[[], None]
+        self,
+        backend: str,
+        arguments: Sequence[str],
+        deadline_ms: float,
+        changed: Callable[[], str | None],
     ) -> None:
         member = self._fleet.members[backend]
-        actuator = self._hands.actuator(backend)
-        if actuator is None:
-            return
+        alerts = self._loop.alerts
+        problem: str | None = None
         # Not the operator's drain, which is kept on disk: if this sidecar ended now, nobody would end that.
         member.changing = f"a change to {' '.join(arguments)}"
-        self._loop.alerts.clear(Kind.CHANGE_CUT_OFF, backend)
+        for kind in (Kind.CHANGE_CUT_OFF, Kind.CHANGE_FAILED):
+            alerts.clear(kind, backend)
         self._hands.changed()
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(deadline_ms / 1000):
                     await self._until_empty(backend)
-            outcome = await actuator.apply(arguments, "another variant")
-            if outcome.late:
-                outcome = await actuator.end() or outcome
-            _tell("variant_applied", backend, outcome)
-            if outcome.ok and not outcome.dry_run:
-                changed()
-                await self._until_up(backend)
+            problem = await self._apply(member, arguments, changed)
+        except Exception as error:
+            problem = f"{type(error).__name__}: {error}"
+            raise
         finally:
             member.changing = None
+            if problem is not None:
+                alerts.tell(Kind.CHANGE_FAILED, backend, f"a change to {' '.join(arguments)}: {problem}")
+
+    async def _apply(
+        self, member: Member, arguments: Sequence[str], changed: Callable[[], str | None]
+    ) -> str | None:
+        """Restart a drained engine with other arguments, and wait until it serves; what went wrong."""
+        backend = member.config.id
+        if self._fleet.members.get(backend) is not member or member.leaving_since is not None:
+            return "the backend was removed or replaced meanwhile; its engine was left as it is"
+        if self._hands.superseded():
+            log.warning("change_given_up", backend=backend, reason="another sidecar leads")
+            return None
+        actuator = self._hands.actuator(backend)
+        if actuator is None:
+            return "it has no actuator any more"
+        outcome = await actuator.apply(arguments, "another variant")
+        if outcome.late:
+            self._loop.alerts.tell(
+                Kind.CHANGE_FAILED, backend, f"a change is still under way: {outcome.detail}"
+            )
+            outcome = await actuator.end() or outcome
+        _tell("variant_applied", backend, outcome)
+        if not outcome.ok:
+            return outcome.detail
+        self._loop.alerts.clear(Kind.CHANGE_FAILED, backend)
+        if outcome.dry_run:
+            return None
+        unkept = changed()
+        patience_ms = float(self._hands.config().restart.give_up)
+        if not await self._until_up(backend, patience_ms):
+            up = member.readiness.state is State.READY
+            what = "shows no sign of a new process" if up else "does not serve"
+            return f"it {what} {patience_ms / 1000:.0f} s after it was started with them"
+        return unkept
 
     async def _until_empty(self, backend: str) -> None:
-        while not self._fleet.drain_progress(backend).done:  # noqa: ASYNC110  (leases have no event)
+        """Until nothing runs there any more, or another sidecar leads, which sends requests there again."""
+        while not (self._fleet.drain_progress(backend).done or self._hands.superseded()):  # noqa: ASYNC110
             await asyncio.sleep(LOOK_S)
 
-    async def _until_up(self, backend: str) -> None:
-        """Until the engine has gone and serves again."""
-        end = monotonic_ms() + READY_S * 1000
+    async def _until_up(self, backend: str, patience_ms: float) -> bool:
+        """Until the engine has gone and serves again, or is no longer there to be waited for; whether that
+        came in time."""
+        end = monotonic_ms() + patience_ms
         gone = False
         while monotonic_ms() < end:
             member = self._fleet.members.get(backend)
             if member is None:
-                return
+                return True
             up = member.readiness.state is State.READY
             new = member.arrived_at is not None or member.warming is not None or member.ramp.going_on
             gone = gone or not up or new
             if gone and up:
-                return
+                return True
             await asyncio.sleep(LOOK_S)
+        return False
 
 
 def _tell(event: str, backend: str, outcome: Outcome) -> None:

@@ -14,6 +14,7 @@ import structlog
 
 from sidecar.clock import monotonic_ms, wall_ms
 from sidecar.leader import Leader
+from sidecar.redis_access import text_of
 from tokenweir.contract import names
 from tokenweir.contract.records import (
     Backend,
@@ -121,13 +122,13 @@ class Publisher:
     async def _continue(self) -> None:
         """Go on counting where the leader before stopped."""
         self._fence = self._leader.fence
-        stored = _object(await self._client.get(names.SNAPSHOT))
+        stored = _object(await text_of(self._client, names.SNAPSHOT))
         self.sequence = max(self.sequence, _whole(stored.get("sequence")))
         self._settings_due = True
 
     async def _next_version(self) -> int:
         """A version above the stored one, or the stored one itself where its content is the same."""
-        stored = _object(await self._client.get(names.SETTINGS))
+        stored = _object(await text_of(self._client, names.SETTINGS))
         version = _whole(stored.get("version"))
         if self._settings is not None and stored and version:
             mine = json.loads(self._settings.model_copy(update={"version": version}).dump())

@@ -7,7 +7,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import redis.asyncio as aioredis
 import structlog
@@ -19,7 +19,7 @@ from sidecar.leader import Leader, NotLeaderError
 from sidecar.operations import Operations
 from sidecar.publish import Decision, Publisher
 from sidecar.queue_limits import queue_limits
-from sidecar.redis_access import RedisError
+from sidecar.redis_access import RedisError, text_of
 from sidecar.redis_state import RedisState
 from tokenweir.config import Config
 from tokenweir.contract import names
@@ -34,6 +34,8 @@ PART: Final = "publish"
 """Of the sidecar, in what is known of Redis."""
 MEMORY_EVERY_MS: Final = 2000
 """How often the decisions' memory is stored when nothing changed; ramps grow all the time."""
+FOLLOW_MS: Final = 1000
+"""How often one that does not lead reads what the leader remembers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,9 @@ class Ticker:
         """The term of leadership for which the decisions' memory was read."""
         self._memory_at = float("-inf")
         self._memory_due = True
+        self._followed_at = float("-inf")
+        self._refused = ""
+        """Why the decisions' memory was last refused."""
         self._change = asyncio.Event()
 
     def soon(self) -> None:
@@ -107,21 +112,24 @@ class Ticker:
 
     async def _tick(self) -> None:
         config = self._around.config()
-        if not self._leader.leading and not await self._leader.campaign():
-            self._loop.step(config, False, monotonic_ms())
-            self._redis.answered(PART)
-            return
-        if self._around.warming_up():
+        leads = self._leader.leading or await self._leader.campaign()
+        if leads and self._around.warming_up():
             await self._leader.campaign()
             return
         if self._fleet.sweep(config.limits.drain):
             self._around.left()
+        if not leads:
+            await self._follow()
+            self._loop.step(config, False, monotonic_ms())
+            self._redis.answered(PART)
+            return
         if self._leader.fence != self._memory_fence:
-            await self._take_over()
+            await self._remembered(self._loop.restore)
+            self._memory_fence = self._leader.fence
         now = monotonic_ms()
         changed, orders = self._loop.step(config, True, now)
         self._operations.carry_out(orders)
-        memory = self._memory(changed, now)
+        memory = await self._memory(changed, now)
         decision = Decision(
             config.served_policy,
             config.shadow_policy,
@@ -136,27 +144,41 @@ class Ticker:
             self._memory_at, self._memory_due = now, False
         self._redis.answered(PART)
 
-    async def _take_over(self) -> None:
-        """Go on from what the leader before remembered."""
-        stored = await self._client.get(names.CONTROL)
-        self._memory_fence = self._leader.fence
+    async def _follow(self) -> None:
+        """Without the lead: show what the leader decided."""
+        now = monotonic_ms()
+        if now - self._followed_at >= FOLLOW_MS:
+            self._followed_at = now
+            await self._remembered(self._loop.follow)
+
+    async def _remembered(self, take: Callable[[Any, float, float], None]) -> None:
+        """Have what another leader last remembered taken: the state, monotonic now, its age in ms."""
+        stored = await text_of(self._client, names.CONTROL)
         if stored is None:
             return
+        redis_ms = await self._redis_ms()
         try:
             state = json.loads(stored)
             if state["schema"] != names.SCHEMA:
                 raise ValueError(f"schema {state['schema']}")
             if state["sidecar"] != self._leader.id:
-                self._loop.restore(state, monotonic_ms())
+                take(state, monotonic_ms(), max(0.0, redis_ms - float(state["time_ms"])))
+            self._refused = ""
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            log.error("control_memory_refused", reason=str(error)[:200])
+            reason = f"{type(error).__name__}: {error}"[:200]
+            if reason != self._refused:
+                log.error("control_memory_refused", reason=reason)
+            self._refused = reason
 
-    def _memory(self, changed: bool, now: float) -> str | None:
+    async def _memory(self, changed: bool, now: float) -> str | None:
         """The decisions' memory as it is to be stored; None while what is stored will do."""
         self._memory_due = self._memory_due or changed
         if not self._memory_due and now - self._memory_at < MEMORY_EVERY_MS:
             return None
-        return json.dumps(
-            {"schema": names.SCHEMA, "sidecar": self._leader.id, **self._loop.dump(now)},
-            separators=(",", ":"),
-        )
+        head = {"schema": names.SCHEMA, "sidecar": self._leader.id, "time_ms": await self._redis_ms()}
+        return json.dumps({**head, **self._loop.dump(now)}, separators=(",", ":"))
+
+    async def _redis_ms(self) -> int:
+        """The time by Redis: hosts' own clocks may differ, and jump."""
+        seconds, microseconds = await self._client.time()
+        return int(seconds) * 1000 + int(microseconds) // 1000

@@ -15,10 +15,17 @@ from sidecar.telemetry.http import Origin
 PROMPT: Final = "Warm-up. Count from one to eight in words, with a comma between each two."
 OUTPUT: Final = 8
 TIMEOUT_S: Final = 30.0
+OTHERWISE: Final = frozenset({400, 404, 405, 422, 501})
+"""Answers of an engine that may be asked in another way."""
+NOT_FOR_US: Final = frozenset({401, 403})
 
 
 class WarmUpError(Exception):
-    """The engine did not answer the prompt; the text says why."""
+    """The engine did not answer the prompt; the text says why. `refused`: it serves no such prompt."""
+
+    def __init__(self, text: str, refused: bool = False) -> None:
+        super().__init__(text)
+        self.refused = refused
 
 
 def bodies(model: str) -> tuple[tuple[str, Mapping[str, Any]], ...]:
@@ -41,7 +48,7 @@ class Warmer:
     async def prompt(self, origin: Origin, model: str) -> float:
         """Send one prompt and return the ms to its first token. Raises WarmUpError."""
         kinds = bodies(model)
-        refused = ""
+        refused, status = "", 0
         for kind in range(self._kinds.get(origin.base, 0), len(kinds)):
             path, body = kinds[kind]
             try:
@@ -55,9 +62,10 @@ class Warmer:
                 self._kinds[origin.base] = kind
                 return ms
             refused = f"{path} answers {status}"
-            if status not in {400, 404, 405, 422, 501}:
+            if status not in OTHERWISE:
                 break
-        raise WarmUpError(refused)
+        self._kinds.pop(origin.base, None)
+        raise WarmUpError(refused, status in OTHERWISE | NOT_FOR_US)
 
 
 async def _send(origin: Origin, path: str, body: Mapping[str, Any]) -> tuple[int, float]:

@@ -32,12 +32,15 @@ class GuardedActuator:
         timeout_ms: int,
         dry_run: bool,
         begins: Callable[[str], object] = lambda _: None,
+        former: GuardedActuator | None = None,
     ) -> None:
-        """`begins` is told the backend whose engine is about to start: its weights are read meanwhile."""
+        """`begins` is told the backend whose engine is about to start: its weights are read meanwhile.
+        `former` was the backend's actuator before, and may still be at it."""
         self.backend = backend
         self._begins = begins
         self.dry_run = dry_run
         self._driver = driver
+        self._former = former
         self._audit = audit
         self._timeout_ms = timeout_ms
         self._under_way: tuple[Order, float, asyncio.Task[Outcome]] | None = None
@@ -73,8 +76,9 @@ class GuardedActuator:
         order = Order(secrets.token_hex(8), self.backend, action, arguments, reason)
         now = monotonic_ms()
         problem = _problem(arguments) if action is Action.APPLY else None
-        if self._under_way is not None:
-            other, began, _ = self._under_way
+        busy = self._under_way or (self._former._under_way if self._former is not None else None)
+        if busy is not None:
+            other, began, _ = busy
             problem = f"{other.action} is under way since {(now - began) / 1000:.0f} s"
         if problem is not None:
             return self._end(Order(order.id, self.backend, action, (), reason), False, problem, now)

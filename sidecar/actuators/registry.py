@@ -37,6 +37,8 @@ class Actuators:
         """Backend -> why it has no actuator although it is to have one."""
         self._folder = folder
         self._known: dict[str, tuple[ActuatorConfig, GuardedActuator]] = {}
+        self._former: dict[str, GuardedActuator] = {}
+        """Those that were let go while they were at something."""
 
     def of(self, backend_id: str) -> Actuator | None:
         """The actuator of a backend, or None where `tokenweir.yaml` names none."""
@@ -54,7 +56,7 @@ class Actuators:
         self.prefetches.set_backends(present)
         wanted = {backend.id: backend.actuator for backend in present if backend.actuator is not None}
         for gone in set(self._known) - set(wanted):
-            del self._known[gone]
+            self._let_go(gone)
         self.audit.keep(config.history)
         self.problems.clear()
         for backend_id, own in wanted.items():
@@ -62,7 +64,7 @@ class Actuators:
             if known is not None and known[0] == own:
                 known[1].dry_run = own.dry_run or config.dry_run
                 continue
-            self._known.pop(backend_id, None)
+            self._let_go(backend_id)
             try:
                 driver = self._driver(backend_id, own)
             except ConfigError as error:
@@ -77,12 +79,19 @@ class Actuators:
                 timeout_ms=late_ms,
                 dry_run=own.dry_run or config.dry_run,
                 begins=self.prefetches.begin,
+                former=self._former.get(backend_id),
             )
             self._known[backend_id] = (own, actuator)
 
     async def close(self) -> None:
         """Stop reading weights ahead. Actions under way end by themselves."""
         await self.prefetches.close()
+
+    def _let_go(self, backend_id: str) -> None:
+        self._former = {name: one for name, one in self._former.items() if one.busy is not None}
+        known = self._known.pop(backend_id, None)
+        if known is not None and known[1].busy is not None:
+            self._former[backend_id] = known[1]
 
     def _driver(self, backend_id: str, config: ActuatorConfig) -> Driver:
         if config.docker is not None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -24,6 +25,7 @@ class Kind(StrEnum):
     RESTART_LONG = "restart_long"
     START_FAILED = "start_failed"
     CHANGE_CUT_OFF = "change_cut_off"
+    CHANGE_FAILED = "change_failed"
     NO_ACTUATOR = "no_actuator"
     OUT_OF_MEMORY = "out_of_memory"
     FALLBACK = "fallback"
@@ -83,3 +85,28 @@ class Alerts:
         """Forget everything about a backend or model."""
         for key in [key for key in self.standing if key[1] == subject]:
             del self.standing[key]
+
+    def keep(self, backends: Collection[str], models: Collection[str]) -> None:
+        """Forget those of backends and models that are gone: nothing would ever end them. That predictions
+        deviate is ended by who measures it, whoever serves the model."""
+        for kind, subject in list(self.standing):
+            known = models if kind is Kind.FALLBACK else backends
+            if kind is not Kind.PREDICTION_DEVIATION and subject not in known:
+                del self.standing[kind, subject]
+
+    def dump(self) -> list[dict[str, Any]]:
+        """What another sidecar needs to go on."""
+        return [
+            {"kind": one.kind.value, "subject": one.subject, "text": one.text, "since_ms": one.since_ms}
+            for one in self.standing.values()
+        ]
+
+    def restore(self, state: Iterable[Mapping[str, Any]]) -> None:
+        """Let exactly those of a dump stand; kinds of another version are left out. Raises ValueError,
+        KeyError, TypeError on a strange one."""
+        told = [one for one in state if one["kind"] in set(Kind)]
+        made = [
+            Alert(Kind(one["kind"]), str(one["subject"]), str(one["text"]), int(one["since_ms"]))
+            for one in told
+        ]
+        self.standing = {(one.kind, one.subject): one for one in made[:MOST]}

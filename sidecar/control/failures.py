@@ -97,6 +97,10 @@ class ContainerWatch:
     def __init__(self) -> None:
         self._seen: float | None = None
 
+    def pass_over(self, until: float) -> None:
+        """Ends until monotonic `until` are somebody else's: the sidecar that led then has acted on them."""
+        self._seen = until if self._seen is None else max(self._seen, until)
+
     def verdict(self, container: ContainerReading | None, now: float) -> Failure | None:
         """The failure, once for each end; what had ended before the first look is history."""
         first, self._seen = self._seen is None, self._seen if self._seen is not None else now

@@ -43,11 +43,16 @@ class IndicatorAlerts:
             return
         self._looked_at = now
         found = {(kind, subject): one for kind, subject, one in self._measured()}
-        for key in [key for key in self._latches if key not in found]:
-            del self._latches[key]
-            self._alerts.clear(*key)
+        for key in {*self._latches, *self._alerts.standing} - set(found):
+            if key[0] in NAMES:
+                self._latches.pop(key, None)
+                self._alerts.clear(*key)
         for (kind, subject), one in found.items():
-            latch = self._latches.setdefault((kind, subject), Latch())
+            latch = self._latches.get((kind, subject))
+            if latch is None:
+                latch = self._latches[kind, subject] = Latch()
+                # The leader before may have told it.
+                latch.restore((kind, subject) in self._alerts.standing, now)
             latch.update(one.alert, not one.alert, now, hold=HOLD_MS, leave_hold=LEAVE_MS)
             if latch.on and one.alert:
                 self._alerts.tell(kind, subject, _text(kind, one))

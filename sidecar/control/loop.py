@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sidecar.clock import wall_ms
 from sidecar.control.alerts import Alerts, Kind
 from sidecar.control.fleet import Fleet
 from sidecar.control.gateways import Gateways
@@ -96,10 +95,14 @@ class ControlLoop:
         warm_ups = self.rollout.arrivals(config, leading, now)
         changed, spares = self.pools.decide(config, leading, now)
         self.rollout.ramps(config, self.models, now)
-        self.indicators.step(now)
+        if leading:
+            self.indicators.step(now)
+            self.alerts.keep(self._fleet.members, self.models)
         for name, member in self._fleet.members.items():
             changed |= self._fleet.note(member, states[name])
-        return changed, Orders(restarts, spares.starts, spares.stops, warm_ups)
+        orders = Orders(restarts, spares.starts, spares.stops, warm_ups)
+        # What is begun is to be remembered before anything else happens to this sidecar.
+        return changed or orders != Orders(), orders
 
     def published(self) -> dict[str, ModelControl]:
         """What gateways follow, by public name."""
@@ -116,24 +119,35 @@ class ControlLoop:
         """What another sidecar needs to go on."""
         members = self._fleet.members
         return {
-            "time_ms": wall_ms(),
+            "alerts": self.alerts.dump(),
             "models": self.pools.dump(),
             "ramps": {name: member.ramp.dump() for name, member in members.items() if member.ramp.going_on},
             "warming": [name for name, member in members.items() if member.warming is not None],
+            "stopping": self.pools.stopping(),
             "promoted": [name for name, member in members.items() if member.promoted],
             "served": [name for name, member in members.items() if member.was_ready],
             "changing": {name: member.changing for name, member in members.items() if member.changing},
             **self.recovery.dump(now),
         }
 
-    def restore(self, state: Mapping[str, Any], now: float) -> None:
-        """Go on from a dump. Raises ValueError, KeyError, TypeError, AttributeError on a strange one."""
-        self.recovery.restore(state, now - max(0.0, wall_ms() - float(state["time_ms"])))
+    def follow(self, state: Mapping[str, Any], now: float, age_ms: float = 0) -> None:
+        """Show what the leader decided, as of a dump of `age_ms` ago. Raises ValueError, KeyError, TypeError,
+        AttributeError on a strange one."""
+        self.alerts.restore(state.get("alerts", ()))
+        self.recovery.restore(state, now - age_ms)
         self.pools.restore(state["models"], now)
         for name, member in self._fleet.members.items():
             member.promoted = name in state["promoted"] and member.config.role is Role.STANDBY
             if name in state["ramps"]:
                 member.ramp.restore(state["ramps"][name], now)
+            else:
+                member.ramp.end()
+
+    def restore(self, state: Mapping[str, Any], now: float, age_ms: float = 0) -> None:
+        """Go on from a dump of `age_ms` ago. Raises as `follow` does."""
+        self.follow(state, now, age_ms)
+        self.pools.restore_stopping(state.get("stopping", ()))
+        for name, member in self._fleet.members.items():
             if name in state["warming"]:
                 member.arrived_at = now
             if name in state.get("served", ()):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from sidecar.control.model import ModelDecisions, Seen
 from sidecar.control.model_load import BackendUse
 from sidecar.control.recovery import Recovery
 from sidecar.control.spare_starts import SpareStarts
+from sidecar.control.spare_stops import SpareStops
 from sidecar.control.standby import Change, Demand, Spare
 from tokenweir.config import Config
 from tokenweir.contract.records import ModelControl, Role, State
@@ -59,6 +60,7 @@ class ModelPools:
         self._output = output
         self._counts = ArrivalCounts()
         self._starts = SpareStarts()
+        self._stops = SpareStops()
         self._modes: dict[str, set[str]] = {}
         """By model which levels and modes hold, as far as they were logged."""
 
@@ -105,7 +107,8 @@ class ModelPools:
             for member in members:
                 variant = uses[member.config.id].precision
                 member.passed_over = model.precision.passes_over(variant, name)
-            self._tell_fallback(name, model)
+            if leading:
+                self._tell_fallback(name, model)
             self._log_modes(name, model)
             change = self._spares(name, members, uses, config, now)
             if change is not None and leading:
@@ -113,6 +116,7 @@ class ModelPools:
                 changed = True
         if leading:
             self._start_spares(config, orders, now)
+            orders.stops = self._stops.due(self._returned(), now)
         return changed, orders
 
     def started(self, spare: str, ok: bool, text: str, now: float) -> None:
@@ -120,6 +124,10 @@ class ModelPools:
         self._starts.carried_out(spare, ok, text, now)
         if not ok:
             self._alerts.tell(Kind.START_FAILED, spare, text)
+
+    def stopped(self, spare: str, ok: bool, now: float) -> None:
+        """The actuator has answered to a stop; or, not `ok`, it is to be ordered again."""
+        self._stops.carried_out(spare, ok, now)
 
     def published(self) -> dict[str, ModelControl]:
         """What gateways follow, by public name."""
@@ -133,6 +141,14 @@ class ModelPools:
         """Go on from a dump. Raises ValueError, KeyError, TypeError, AttributeError on a strange one."""
         for name, memory in state.items():
             self.models.setdefault(str(name), ModelDecisions()).restore(memory, now)
+
+    def stopping(self) -> list[str]:
+        """Spares that went back and are not stopped yet; another sidecar goes on with them."""
+        return self._stops.names()
+
+    def restore_stopping(self, spares: Iterable[str]) -> None:
+        """Go on with spares that another sidecar did not get stopped."""
+        self._stops.restore(spares)
 
     def _spares(
         self,
@@ -166,6 +182,9 @@ class ModelPools:
             if member.role is Role.ACTIVE and uses[member.config.id].usable
         )
         model = self.models[name]
+        owned = {spare for one in self.models.values() for spare in one.spares.promoted}
+        # One that was away for a while, be it held out or drained, is to go back too, some day.
+        model.spares.promoted += [one.id for one in spares if one.promoted and one.id not in owned]
         wanted = model.load.waiting.depth * (self._output(name) or OUTPUT_PRIOR)
         demand = Demand(model.load.used + wanted, capacity + coming)
         return model.spares.update(demand, spares, config.standby, now)
@@ -177,7 +196,7 @@ class ModelPools:
         if not change.promote:
             self._forget_start(change.backend)
             if config.standby.stop and self._can_act(change.backend):
-                orders.stops.append(change.backend)
+                self._stops.wanted(change.backend)
             return
         if member.readiness.state is State.READY:
             member.arrived_at = now
@@ -186,8 +205,6 @@ class ModelPools:
         """Start the promoted spares that are not there, be it that the load has just called for them, or that
         their last start failed, or that the sidecar that ordered it has ended."""
         for name, member in self._fleet.members.items():
-            if member.config.role is not Role.STANDBY:
-                continue
             if not member.promoted or member.readiness.state is State.READY:
                 self._forget_start(name)
             elif _is_to_be_started(member) and self._can_act(name):
@@ -196,6 +213,15 @@ class ModelPools:
                 problem = self._starts.problem(name)
                 if problem is not None:
                     self._alerts.tell(Kind.START_FAILED, name, problem)
+
+    def _returned(self) -> set[str]:
+        """The spares that are not in service."""
+        members = self._fleet.members
+        return {
+            name
+            for name, one in members.items()
+            if one.config.role is Role.STANDBY and not one.promoted and self._can_act(name)
+        }
 
     def _forget_start(self, spare: str) -> None:
         self._starts.forget(spare)

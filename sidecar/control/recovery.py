@@ -24,6 +24,8 @@ log = structlog.get_logger(__name__)
 RENEWAL_MS: Final = 15_000
 """An engine that goes on answering for so long after its restart, and shows no sign of a new process, counts
 as restarted: not every engine's counters tell."""
+FRESH_MS: Final = 10_000
+"""What happened longer ago, while another sidecar led, was that one's to act on."""
 
 
 class Recovery:
@@ -38,6 +40,8 @@ class Recovery:
         self._can_act = can_act
         self._alerts = alerts
         self._margin = margin
+        self._unmended: dict[str, float] = {}
+        """Backends that ran out of memory and that nobody of us restarts -> since when that is known."""
 
     def step(self, config: Config, leading: bool, now: float) -> list[Order]:
         """One tick: the restarts to be carried out. Without the lead nothing is decided."""
@@ -46,6 +50,10 @@ class Recovery:
         if leading:
             self._failures(config, now)
             orders = self._restart(config, now)
+        else:
+            for member in self._fleet.members.values():
+                member.xids.pass_over(now - FRESH_MS)
+                member.containers.pass_over(now - FRESH_MS)
         self.hold_out()
         return orders
 
@@ -82,6 +90,16 @@ class Recovery:
         failure = Failure(Cause.OPERATOR, "an operator asked for it")
         return self.restarts.want(backend, member.group(), failure, now)
 
+    def set_aside(self, backend: str, now: float) -> bool:
+        """An operator has its engine started with other arguments: what was to be done about the one that is
+        there is done with. Returns False while it is being restarted."""
+        if not self.restarts.set_aside(backend, now):
+            return False
+        for kind in (Kind.RESTARTS_SPENT, Kind.RESTART_FAILED, Kind.OUT_OF_MEMORY):
+            self._alerts.clear(kind, backend)
+        self.hold_out()
+        return True
+
     def restarted(self, backend: str, ok: bool, text: str, now: float) -> None:
         """The actuator has answered to a restart."""
         self.restarts.carried_out(backend, ok, text, now)
@@ -113,6 +131,12 @@ class Recovery:
         self.taken_out = {str(name): str(why) for name, why in state["taken_out"].items() if name in members}
         for name, why in self.taken_out.items():
             self._alerts.put(Kind.XID, name, why, wall_ms())
+        for name, plan in self.restarts.plans.items():
+            if plan.stage is Stage.SPENT and name in members:
+                self._alerts.put(Kind.RESTARTS_SPENT, name, plan.text, wall_ms())
+        for kind, name in self._alerts.standing:
+            if kind is Kind.OUT_OF_MEMORY:
+                self._unmended.setdefault(name, then)
         self.hold_out()
 
     # The tick's parts
@@ -143,7 +167,10 @@ class Recovery:
     def _want(self, config: Config, name: str, member: Member, failure: Failure, now: float) -> None:
         if not config.restart.enabled or not self._can_act(name):
             kind = Kind.OUT_OF_MEMORY if failure.cause is Cause.OUT_OF_MEMORY else Kind.NO_ACTUATOR
-            self._alerts.tell(kind, name, f"{failure.text}; it has no actuator, so nobody restarts it")
+            if kind is Kind.OUT_OF_MEMORY:
+                self._unmended[name] = now
+            why = "restarts are turned off" if self._can_act(name) else "it has no actuator"
+            self._alerts.tell(kind, name, f"{failure.text}; {why}, so nobody restarts it")
         elif self.restarts.want(name, member.group(), failure, now):
             log.warning("restart_wanted", backend=name, cause=failure.cause.value, reason=failure.text)
 
@@ -155,6 +182,8 @@ class Recovery:
                     self._alerts.clear(kind, name)
             elif member.readiness.state is State.READY:
                 self._alerts.clear(Kind.NO_ACTUATOR, name)
+                if self._is_mended(name, member):
+                    self._alerts.clear(Kind.OUT_OF_MEMORY, name)
         for name in self.restarts.overdue(config.restart, now, self._is_there):
             self._alerts.tell(Kind.RESTART_FAILED, name, self.restarts.plans[name].text)
         due, spent = self.restarts.due(config.restart, now, self._loses)
@@ -162,15 +191,27 @@ class Recovery:
             if self.restarts.plans[name].failure.cause is Cause.OPERATOR and self._is_there(name):
                 # It was well before: that it could not be restarted is told, and is no reason to lose it.
                 self.restarts.abandon(name, now)
-                continue
-            self._alerts.tell(Kind.RESTARTS_SPENT, name, self.restarts.plans[name].text)
         long = self.restarts.long(config.restart, now)
         for name in self._fleet.members:
-            if name in long:
-                self._alerts.tell(Kind.RESTART_LONG, name, long[name])
-            else:
-                self._alerts.clear(Kind.RESTART_LONG, name)
+            self._tell_while(Kind.RESTART_LONG, name, long.get(name))
+            spent_text = self.restarts.plans[name].text if self.restarts.stage(name) is Stage.SPENT else None
+            self._tell_while(Kind.RESTARTS_SPENT, name, spent_text)
         return due
+
+    def _tell_while(self, kind: Kind, name: str, text: str | None) -> None:
+        """Let an alert stand while there is something to tell."""
+        if text is None:
+            self._alerts.clear(kind, name)
+        else:
+            self._alerts.tell(kind, name, text)
+
+    def _is_mended(self, name: str, member: Member) -> bool:
+        """Whether another process serves than the one that was told to be out of memory."""
+        if (Kind.OUT_OF_MEMORY, name) not in self._alerts.standing:
+            self._unmended.pop(name, None)
+            return False
+        since = self._unmended.get(name)
+        return since is not None and member.renewed_at is not None and member.renewed_at > since
 
     def _loses(self, name: str) -> bool:
         """Whether requests are lost by its restart: it may get some, or some still run there."""

@@ -53,6 +53,14 @@ class Plan:
     """Whether an attempt has failed since it was asked for."""
     witnessed: bool = True
     """Whether the actuator's answer was heard."""
+    hastened: bool = False
+    """Whether an operator has asked for it while it waited for its pause."""
+
+    @property
+    def at_once(self) -> bool:
+        """Whether it is an operator's word, which counts without a pause or a limit, and once: what of it
+        fails is tried again by the limits."""
+        return self.hastened or (self.failure.cause is Cause.OPERATOR and not self.tried)
 
     def recent(self, now: float) -> int:
         """Restarts within the last hour."""
@@ -113,10 +121,13 @@ class Restarts:
             # It was well when the operator asked, and is no more: it gets nothing while it waits.
             plan.failure = failure
             return True
+        elif plan.stage is Stage.WANTED and failure.cause is Cause.OPERATOR and not plan.at_once:
+            plan.hastened = True
+            return True
         elif plan.stage is not Stage.NONE:
             return False
         plan.stage, plan.failure, plan.since, plan.text = Stage.WANTED, failure, now, ""
-        plan.tried = False
+        plan.tried = plan.hastened = False
         return True
 
     def due(
@@ -132,14 +143,12 @@ class Restarts:
         for _, name in sorted(wanting):
             plan = self.plans[name]
             recent = plan.recent(now)
-            # The operator's word counts at once, and once: what fails is tried again by the limits.
-            operator = plan.failure.cause is Cause.OPERATOR and not plan.tried
-            if recent >= config.most_per_hour and not operator:
+            if recent >= config.most_per_hour and not plan.at_once:
                 plan.stage, plan.since = Stage.SPENT, now
                 plan.text = f"{recent} restarts within the last hour, the most allowed; it is left out"
                 spent.append(name)
                 continue
-            wait = self._pause(plan, config, recent) - now if not operator else 0.0
+            wait = self._pause(plan, config, recent) - now if not plan.at_once else 0.0
             if plan.group in busy and serves(name):
                 plan.text = f"another of the group {plan.group} is being restarted"
             elif wait > 0:
@@ -147,6 +156,7 @@ class Restarts:
             else:
                 busy.add(plan.group)
                 plan.stage, plan.since, plan.text = Stage.ORDERED, now, ""
+                plan.hastened = False
                 plan.begun.append(now)
                 orders.append(Order(name, plan.failure))
         return orders, spent
@@ -164,6 +174,13 @@ class Restarts:
         plan = self.plans.get(backend)
         if plan is not None:
             plan.stage, plan.since, plan.text = Stage.NONE, now, ""
+
+    def set_aside(self, backend: str, now: float) -> bool:
+        """Its engine is started with other arguments instead; returns False where the actuator is at work."""
+        if self.stage(backend) is Stage.ORDERED:
+            return False
+        self.abandon(backend, now)
+        return True
 
     def serves(self, backend: str, now: float) -> bool:
         """The engine serves (again); returns whether that ends a restart."""
@@ -231,6 +248,7 @@ class Restarts:
                 "text": plan.text,
                 "tried": plan.tried,
                 "witnessed": plan.witnessed and plan.stage is not Stage.ORDERED,
+                "hastened": plan.hastened,
             }
             for name, plan in self.plans.items()
             if plan.stage is not Stage.NONE or plan.recent(now)
@@ -251,6 +269,7 @@ class Restarts:
                 text=str(value["text"]),
                 tried=bool(value.get("tried", False)),
                 witnessed=bool(value.get("witnessed", True)),
+                hastened=bool(value.get("hastened", False)),
             )
         self.plans = plans
 

@@ -30,6 +30,10 @@ class Rollout:
         for name, member in self._fleet.members.items():
             if member.readiness.state is not State.READY:
                 member.warming = None
+            elif leading and member.warming is not None and not self._has_peer(member):
+                # The last that served beside it has gone meanwhile.
+                member.warming = None
+                member.ramp.end()
             if member.arrived_at is None:
                 continue
             member.experience.begin(member.arrived_at)

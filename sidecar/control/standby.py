@@ -58,7 +58,7 @@ class Spares:
     ) -> Change | None:
         """Decide at monotonic `now`: at most one change at a time."""
         present = {spare.id: spare for spare in spares}
-        self.promoted = [name for name in self.promoted if name in present]
+        self.promoted = [name for name in self.promoted if name in present and present[name].promoted]
         self.trend.observe(demand.used, now)
         ahead = self.trend.forecast(demand.used, now, config.horizon)
         use = _share(ahead, demand.capacity)

@@ -13,7 +13,7 @@ AGREE: Final = 0.25
 """Share by which they may differ from their median."""
 NOTICEABLE_MS: Final = 20.0
 """Smaller differences are noise of the network and the scheduler."""
-MOST_FAILURES: Final = 3
+MOST_REFUSALS: Final = 3
 
 
 class WarmUp:
@@ -22,16 +22,16 @@ class WarmUp:
     def __init__(self, now: float) -> None:
         self.began = now
         self.times: list[float] = []
-        self.failures = 0
+        self.refusals = 0
 
     def answered(self, ttft_ms: float) -> None:
         """A prompt was answered."""
         self.times.append(ttft_ms)
-        self.failures = 0
+        self.refusals = 0
 
-    def failed(self) -> None:
-        """A prompt was not answered."""
-        self.failures += 1
+    def refused(self) -> None:
+        """A prompt was refused as one that the engine does not serve: the next will be, too."""
+        self.refusals += 1
 
     @property
     def steady(self) -> bool:
@@ -48,8 +48,8 @@ class WarmUp:
             return f"warm: time to first token steady at {median(self.times[-STEADY:]):.0f} ms"
         if len(self.times) >= config.warm_up:
             return f"warmed with {len(self.times)} prompts, not steady yet"
-        if self.failures >= MOST_FAILURES:
-            return f"not warmed: {self.failures} prompts in a row failed"
+        if self.refusals >= MOST_REFUSALS:
+            return f"not warmed: {self.refusals} prompts in a row were refused"
         if now - self.began >= config.warm_up_limit:
             return f"warm-up ended after {config.warm_up_limit / 1000:.0f} s"
         return None

@@ -64,3 +64,7 @@ class XidWatch:
         if fresh:
             self._seen = max(event.at for event in fresh)
         return fresh
+
+    def pass_over(self, until: float) -> None:
+        """Those until monotonic `until` are somebody else's: the sidecar that led then has acted on them."""
+        self._seen = max(self._seen, until)

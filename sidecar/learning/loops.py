@@ -18,7 +18,7 @@ from sidecar.learning.recording import count
 from sidecar.learning.retraining import Retraining
 from sidecar.learning.small_model import SmallModel
 from sidecar.publish import Publisher
-from sidecar.redis_access import RedisError
+from sidecar.redis_access import RedisError, text_of
 from sidecar.redis_state import RedisState
 from tokenweir.config.predictor import PredictorConfig
 from tokenweir.contract import names
@@ -105,7 +105,7 @@ class LearningLoops:
 
     async def _in_service(self) -> str:
         """Version of the predictor in service; empty: there is none. Raises RedisError."""
-        text = await self._client.get(names.PREDICTOR_CURRENT)
+        text = await text_of(self._client, names.PREDICTOR_CURRENT)
         try:
             return "" if text is None else PredictorCurrent.read(text).version
         except ValueError:

@@ -174,3 +174,58 @@ async def test_however_rarely_backends_are_looked_at_the_lead_is_kept_and_snapsh
     assert 2 < took < 4
     assert snapshot(store)["fence"] == first["fence"]
     assert sidecar.plane.leader.changes == 1
+
+
+@pytest.mark.parametrize("key", [names.CONTROL, names.SNAPSHOT, names.SETTINGS, names.CHANGES])
+async def test_a_key_that_holds_something_else_is_written_over(
+    write_config, start_sidecar, store, engines, key
+):
+    store.rpush(key, "no text")
+    sidecar = await start_sidecar(write_config("one", backends=[{"id": "a", "url": engines().url}]))
+    await until(lambda: sidecar.plane.publisher.published > 2, what="snapshots")
+    if key == names.CHANGES:
+        await sidecar.http.post("/api/backends/a/drain")
+    await until(lambda: store.type(key) == "string", what="the key put right")
+    await until(lambda: sidecar.plane.redis.error is None, what="an end of the outage")
+
+
+async def test_one_that_follows_shows_the_alerts_and_restarts_of_the_leader(
+    write_config, start_sidecar, store, engines
+):
+    first, second = engines(), engines()
+    actuator = {"command": {"restart": ["false"]}}
+    backends = [{"id": "a", "url": first.url, "actuator": actuator}, {"id": "b", "url": second.url}]
+    leader = await start_sidecar(write_config("one", backends=backends))
+    await until(lambda: leader.plane.publisher.published, what="the first sidecar leading")
+    follower = await start_sidecar(write_config("two", backends=backends))
+    await until(lambda: follower.plane.leader.holder == leader.plane.id, what="the second following")
+    await until(lambda: backend(store, "a").get("state") == "ready", what="a ready")
+    assert (await leader.http.post("/api/backends/a/restart")).status_code == 202
+
+    async def told(sidecar) -> tuple[object, object]:
+        alerts = (await sidecar.http.get("/api/alerts")).json()
+        return [(one["kind"], one["subject"]) for one in alerts], (
+            await sidecar.http.get("/api/control")
+        ).json()["restarts"].keys()
+
+    async def alike() -> bool:
+        kinds, restarts = await told(follower)
+        return kinds == [("restart_failed", "a")] and list(restarts) == ["a"]
+
+    await until(alike, what="the leader's alert at the follower")
+    await leader.http.post("/api/backends/a/return")
+
+    async def over() -> bool:
+        return await told(follower) == ([], {}.keys())
+
+    await until(over, what="its end")
+
+
+async def test_a_removed_backend_leaves_one_that_follows_too(write_config, start_sidecar, store, engines):
+    backends = [{"id": name, "url": engines().url} for name in "ab"]
+    leader = await start_sidecar(write_config("one", backends=backends))
+    await until(lambda: leader.plane.publisher.published, what="the first sidecar leading")
+    follower = await start_sidecar(write_config("two", backends=backends))
+    await until(lambda: follower.plane.leader.holder == leader.plane.id, what="the second following")
+    assert (await leader.http.delete("/api/backends/a?now=true")).status_code == 204
+    await until(lambda: list(follower.plane.fleet.members) == ["b"], what="b alone")

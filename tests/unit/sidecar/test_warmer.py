@@ -77,11 +77,35 @@ async def test_an_engine_that_fails_is_told_with_what_it_answers_and_not_asked_o
     start: Start,
 ) -> None:
     engine, origin = await start({"/v1/chat/completions": 500, "/v1/completions": 200})
-    with pytest.raises(WarmUpError, match="/v1/chat/completions answers 500"):
+    with pytest.raises(WarmUpError, match="/v1/chat/completions answers 500") as found:
         await Warmer().prompt(origin, "m")
     assert len(engine.asked) == 1
+    assert not found.value.refused, "it may be about to come"
 
 
 async def test_one_that_is_not_there_is_told_by_the_path() -> None:
-    with pytest.raises(WarmUpError, match="/v1/chat/completions: "):
+    with pytest.raises(WarmUpError, match="/v1/chat/completions: ") as found:
         await Warmer().prompt(Origin("http://127.0.0.1:1", "gpu-a"), "m")
+    assert not found.value.refused
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+async def test_an_engine_that_serves_no_such_prompt_is_told_from_one_that_fails(
+    start: Start, status: int
+) -> None:
+    _, origin = await start(
+        dict.fromkeys(("/v1/chat/completions", "/v1/completions", "/v1/embeddings"), status)
+    )
+    with pytest.raises(WarmUpError) as found:
+        await Warmer().prompt(origin, "m")
+    assert found.value.refused
+
+
+async def test_another_engine_at_the_same_place_is_asked_anew(start: Start) -> None:
+    engine, origin = await start({"/v1/embeddings": 200})
+    warmer = Warmer()
+    await warmer.prompt(origin, "m")
+    engine.answers = {"/v1/chat/completions": 200}
+    with pytest.raises(WarmUpError):
+        await warmer.prompt(origin, "m")
+    await warmer.prompt(origin, "m")

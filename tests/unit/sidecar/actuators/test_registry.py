@@ -23,6 +23,7 @@ def backend(name="a", **members):
 
 
 TOUCH = {"command": {"restart": ["touch", "restarted"]}}
+WAITS = {"command": {"restart": ["sh", "-c", "until test -e go; do sleep 0.02; done"]}}
 
 
 def test_each_kind_is_made(actuators, tmp_path):
@@ -155,3 +156,21 @@ async def test_an_agent_that_is_away_is_a_problem_told(actuators):
     actuators.set_backends([backend(weights=weights)], ActuationConfig())
     actuators.prefetches.begin("a")
     assert "the agent http://127.0.0.1:9" in (await until_read(actuators)).problem
+
+
+@pytest.mark.parametrize("removed", [True, False])
+async def test_what_an_actuator_does_while_its_configuration_changes_keeps_the_next_one_waiting(
+    actuators, tmp_path, removed
+):
+    actuators.set_backends([backend(actuator=WAITS)], ActuationConfig())
+    under_way = asyncio.create_task(actuators.of("a").restart())
+    await asyncio.sleep(0)
+    if removed:
+        actuators.set_backends([], ActuationConfig())
+    actuators.set_backends([backend(actuator=TOUCH)], ActuationConfig())
+    refused = await actuators.of("a").restart()
+    assert not refused.ok
+    assert "restart is under way" in refused.detail
+    (tmp_path / "go").touch()
+    assert (await under_way).ok
+    assert (await actuators.of("a").restart()).ok

@@ -37,3 +37,22 @@ def test_every_kind_is_explained_with_whether_it_pages(root):
     rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| `")]
     found = {name.strip("`"): "yes" in row[-1] for row in rows for name in row[0].strip("| ").split(", ")}
     assert found == {kind.value: kind in PAGES for kind in Kind}
+
+
+def test_those_of_a_backend_or_model_that_is_gone_go_with_it():
+    alerts = Alerts()
+    alerts.put(Kind.XID, "a", "one", 1)
+    alerts.put(Kind.XID, "b", "two", 1)
+    alerts.put(Kind.FALLBACK, "m", "few", 1)
+    alerts.put(Kind.FALLBACK, "n", "few", 1)
+    alerts.put(Kind.PREDICTION_DEVIATION, "n", "far", 1)
+    alerts.keep({"a"}, {"m"})
+    assert set(alerts.standing) == {(Kind.XID, "a"), (Kind.FALLBACK, "m"), (Kind.PREDICTION_DEVIATION, "n")}
+
+
+def test_another_sidecar_shows_exactly_those_of_the_leader_since_when_they_stand():
+    alerts, other = Alerts(), Alerts()
+    alerts.put(Kind.XID, "a", "XID 79", 1000)
+    other.put(Kind.FALLBACK, "m", "few", 1)
+    other.restore([*alerts.dump(), {"kind": "of a later version", "subject": "a", "text": "", "since_ms": 1}])
+    assert other.standing == alerts.standing

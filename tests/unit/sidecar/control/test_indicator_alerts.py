@@ -109,3 +109,17 @@ def test_the_control_loop_tells_them(stage, told):
     told.fragmentation = Indicator(0.31, 0.15, "share", "")
     stage.run(20)
     assert (Kind.FRAGMENTATION, "a") in stage.loop.alerts.standing
+
+
+def test_who_takes_over_goes_on_with_an_alert_until_its_cause_is_gone(told, watch, alerts):
+    alerts.put(Kind.FRAGMENTATION, "a", "told by the leader before", 1)
+    alerts.put(Kind.CONTEXT_SWITCH, "a", "told by the leader before", 1)
+    told.fragmentation = Indicator(0.31, 0.15, "share", "")
+    watch(1)
+    assert [(kind, one.since_ms) for (kind, _), one in alerts.standing.items()] == [
+        (Kind.FRAGMENTATION, 1),
+        (Kind.CONTEXT_SWITCH, 1),
+    ]
+    told.fragmentation = told.context_switch = Indicator(0.0, 0.15, "share", "")
+    watch(45)
+    assert alerts.standing == {}

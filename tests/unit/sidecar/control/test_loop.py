@@ -73,3 +73,80 @@ def test_a_thousand_backends_are_decided_in_a_part_of_a_tick():
         stage.loop.step(stage.config, True, stage.now)
         best = min(best, thread_time() - began)
     assert best < 0.1, "seconds of CPU"
+
+
+def hand_over(stage, other, take="restore"):
+    """Another sidecar takes what this one remembers, or follows it."""
+    getattr(other.loop, take)(json.loads(json.dumps(stage.loop.dump(stage.now))), other.now)
+
+
+def test_who_does_not_lead_shows_what_the_leader_decided():
+    stage = fleet("a", "b", "c", ramp={"warm_up": 0}, restart={"most_per_hour": 0})
+    stage["a"].failures.said_out_of_memory(stage.now)
+    stage["b"].ramp.begin(stage.config.ramp, stage.now)
+    stage.run(1)
+    other = fleet("a", "b", "c", ramp={"warm_up": 0})
+    hand_over(stage, other, "follow")
+    other.tick(leading=False)
+    assert other["a"].state is State.DOWN
+    assert "the most allowed" in other["a"].reason
+    assert other["b"].ramp.going_on
+    assert other.loop.alerts.standing == stage.loop.alerts.standing
+    stage.loop.recovery.bring_back("a")
+    stage["b"].ramp.end()
+    hand_over(stage, other, "follow")
+    other.tick(leading=False)
+    assert other["a"].state is State.READY
+    assert not other["b"].ramp.going_on
+    assert other.loop.alerts.standing == {}
+
+
+def test_alerts_go_on_under_the_next_leader_and_end_with_their_cause():
+    stage = fleet("a", "b", actuators=False)
+    stage.looks["a"] = Look.REFUSED
+    stage.run(5)
+    other = fleet("a", "b", actuators=False)
+    other.looks["a"] = Look.REFUSED
+    for _ in range(10):
+        other.tick(leading=False)
+    hand_over(stage, other)
+    other.run(2)
+    told = stage.loop.alerts.standing[Kind.NO_ACTUATOR, "a"]
+    assert other.loop.alerts.standing[Kind.NO_ACTUATOR, "a"].since_ms == told.since_ms
+    other.looks["a"] = Look.OK
+    other.run(3)
+    assert other.loop.alerts.standing == {}
+
+
+def test_an_error_of_long_ago_is_not_acted_on_by_who_takes_over():
+    stage = fleet("a", "b", "c")
+    stage["a"].record.xids.append(XidEvent(stage.now + 1, 79, "GPU-a"))
+    stage["b"].record.xids.append(XidEvent(stage.now + 1, 45, "GPU-b"))
+    for _ in range(60):
+        stage.tick(leading=False)
+    stage["c"].record.xids.append(XidEvent(stage.now + 1, 45, "GPU-c"))
+    stage.tick(leading=False)
+    assert stage.run(3) == [("restart", "c")]
+    assert stage["a"].state is State.READY
+
+
+def test_what_is_told_of_a_backend_goes_with_it():
+    stage = fleet("a", "b", actuators=False)
+    stage.looks["a"] = Look.REFUSED
+    stage.run(5)
+    assert stage.loop.alerts.standing
+    stage.fleet.forget("a")
+    del stage.looks["a"]
+    stage.tick()
+    assert stage.loop.alerts.standing == {}
+
+
+def test_what_is_begun_is_remembered_with_the_same_tick():
+    stage = fleet("a", "b")
+    stage.looks["a"] = Look.REFUSED
+    stage.run(1.5)
+    stage.loop.recovery.order_restart("b", stage.now)
+    stage.now += 500
+    changed, orders = stage.loop.step(stage.config, True, stage.now)
+    assert orders.restarts
+    assert changed

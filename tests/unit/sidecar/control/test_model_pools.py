@@ -276,3 +276,64 @@ def test_burst_mode_begins_between_two_ticks():
         stage.tick()
         stage.arrivals += 100
     assert stage.control().burst
+
+
+def test_a_spare_that_was_held_out_for_a_while_goes_back_too():
+    stage = spares()
+    stage.use["a"], stage.looks["s"] = 0.8, Look.OK
+    stage.run(10)
+    assert stage["s"].promoted
+    stage["s"].draining = True
+    stage.run(2)
+    stage["s"].draining = False
+    stage.use = {"a": 0.2, "s": 0.0}
+    assert ("stop", "s") in stage.run(70)
+    assert not stage["s"].promoted
+
+
+def test_a_stop_that_fails_is_ordered_again_unless_the_spare_is_wanted():
+    stage = spares()
+    stage.use["a"], stage.looks["s"] = 0.8, Look.OK
+    stage.run(10)
+    stage.use = {"a": 0.2, "s": 0.0}
+    stage.run(70, until=lambda: not stage["s"].promoted)
+    stage.loop.pools.stopped("s", False, stage.now)
+    assert stage.run(50) == []
+    assert stage.run(15) == [("stop", "s")]
+    stage.loop.pools.stopped("s", True, stage.now)
+    assert stage.run(120) == []
+
+
+def test_the_next_leader_stops_a_spare_that_went_back():
+    stage = spares()
+    stage.use["a"], stage.looks["s"] = 0.8, Look.OK
+    stage.run(10)
+    stage.use = {"a": 0.2, "s": 0.0}
+    stage.run(70, until=lambda: not stage["s"].promoted)
+    other = spares()
+    other.looks["s"] = Look.OK
+    other.run(2)
+    other.loop.restore(json.loads(json.dumps(stage.loop.dump(stage.now))), other.now)
+    assert other.run(5) == [("stop", "s")]
+
+
+def test_one_that_is_no_spare_any_more_is_not_promoted():
+    stage = spares()
+    stage.use["a"], stage.looks["s"] = 0.8, Look.OK
+    stage.run(10)
+    assert stage["s"].promoted
+    stage.fleet.set_members(
+        [stage["a"].config, stage["s"].config.model_copy(update={"role": Role.ACTIVE})], set()
+    )
+    assert not stage["s"].promoted
+
+
+def test_who_does_not_lead_promotes_nobody_and_tells_nothing():
+    stage = spares()
+    stage.looks["s"] = Look.OK
+    stage.use["a"] = 0.8
+    for _ in range(30):
+        stage.tick(leading=False)
+    assert not stage["s"].promoted
+    assert len(stage.loop.models["m"].spares.promoted) <= 1
+    assert stage.loop.alerts.standing == {}

@@ -256,3 +256,47 @@ def test_an_xid_restarts_the_engine_takes_the_gpu_out_or_is_noted(code, restarts
         assert stage.loop.recovery.bring_back("a")
         stage.run(0.5)
         assert stage["a"].state is State.READY
+
+
+def test_that_restarts_are_turned_off_is_told_as_such():
+    stage = fleet("a", "b", restart={"enabled": False})
+    stage.looks["a"] = Look.REFUSED
+    assert stage.run(5) == []
+    text = stage.loop.alerts.standing[Kind.NO_ACTUATOR, "a"].text
+    assert "restarts are turned off, so nobody restarts it" in text
+
+
+def test_one_out_of_memory_that_nobody_here_restarts_is_told_until_another_process_serves():
+    stage = fleet("a", "b", actuators=False)
+    stage["a"].failures.said_out_of_memory(stage.now)
+    stage.run(30)
+    assert (Kind.OUT_OF_MEMORY, "a") in stage.loop.alerts.standing
+    stage.looks["a"] = Look.REFUSED
+    stage.run(2)
+    stage.looks["a"], stage.tokens["a"] = Look.OK, 0.0
+    stage.run(5)
+    assert stage.loop.alerts.standing == {}
+
+
+def test_a_change_to_other_arguments_ends_what_the_limit_had_decided():
+    stage = fleet("a", "b", restart={"most_per_hour": 0})
+    stage["a"].failures.said_out_of_memory(stage.now)
+    stage.run(1)
+    assert (Kind.RESTARTS_SPENT, "a") in stage.loop.alerts.standing
+    assert stage.loop.recovery.set_aside("a", stage.now)
+    stage.run(1)
+    assert stage.loop.alerts.standing == {}
+    assert stage["a"].state is State.READY
+
+
+def test_that_restarts_are_spent_is_told_until_an_operator_s_restart_brings_it_back():
+    stage = fleet("a", "b", restart={"most_per_hour": 0})
+    stage.looks["a"] = Look.REFUSED
+    assert stage.run(5) == []
+    assert stage.loop.alerts.standing[Kind.RESTARTS_SPENT, "a"].page
+    stage.loop.recovery.order_restart("a", stage.now)
+    assert stage.run(1) == [("restart", "a")]
+    stage.loop.recovery.restarted("a", True, "restarted", stage.now)
+    stage.looks["a"], stage.tokens["a"] = Look.OK, 0.0
+    stage.run(3)
+    assert stage.loop.alerts.standing == {}

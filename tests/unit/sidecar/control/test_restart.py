@@ -270,3 +270,39 @@ def test_an_operators_restart_that_fails_waits_before_it_is_tried_again():
 def test_a_strange_dump_is_refused():
     with pytest.raises((KeyError, ValueError, TypeError)):
         Restarts().restore({"a": {"stage": "flying"}}, 0)
+
+
+def test_an_operators_word_ends_the_pause_of_a_restart_that_waits():
+    restarts = Restarts()
+    restarts.want("a", "g", OOM, 0)
+    due(restarts, 0)
+    cycle(restarts, "a", 0, took=2000)
+    restarts.want("a", "g", OOM, 2000)
+    assert due(restarts, 2000) == ([], [])
+    assert restarts.want("a", "g", Failure(Cause.OPERATOR, "asked for"), 2500)
+    assert restarts.holds_out("a"), "it is out of memory all the same"
+    other = Restarts()
+    other.restore(json.loads(json.dumps(restarts.dump(2600))), 2600)
+    assert due(restarts, 3000) == due(other, 3000) == (["a"], [])
+    restarts.carried_out("a", False, "no such container", 3500)
+    assert due(restarts, 4000) == ([], []), "what fails is tried again by the limits"
+
+
+def test_asked_for_twice_by_an_operator_it_is_done_once():
+    restarts, asked = Restarts(), Failure(Cause.OPERATOR, "asked for")
+    restarts.want("b", "g", OOM, 0)
+    due(restarts, 0)
+    assert restarts.want("a", "g", asked, 100)
+    assert not restarts.want("a", "g", asked, 200)
+
+
+def test_a_change_to_other_arguments_takes_the_place_of_a_restart_that_is_not_under_way():
+    restarts = Restarts()
+    restarts.want("a", "g", OOM, 0)
+    assert restarts.set_aside("a", 100)
+    assert due(restarts, 500) == ([], [])
+    assert not restarts.holds_out("a")
+    restarts.want("a", "g", OOM, 1000)
+    due(restarts, 1000)
+    assert not restarts.set_aside("a", 1100)
+    assert restarts.set_aside("of no plan", 1100)

@@ -6,7 +6,7 @@ import pytest
 
 from sidecar.telemetry.health import Look
 from tests.unit.sidecar.control.scene import Scene, fleet, warmed
-from tokenweir.contract.records import Completion, QueueState
+from tokenweir.contract.records import Completion, QueueState, State
 
 
 def test_backends_that_serve_when_the_sidecar_starts_are_not_new():
@@ -92,3 +92,15 @@ def test_the_failures_of_the_process_that_died_do_not_hold_the_next_one():
     stage.run(1)
     assert "held" not in stage["a"].ramp.reason
     assert stage["a"].ramp.share > stage.config.ramp.start
+
+
+def test_a_warm_up_ends_where_the_last_of_the_others_goes():
+    stage = fleet("a", "b")
+    stage.looks["b"] = Look.LOADING
+    stage.run(2)
+    stage.looks["b"] = Look.OK
+    assert stage.run(2) == [("warm", "b")]
+    assert stage.published()["b"].state is State.STARTING
+    stage.looks["a"] = Look.REFUSED
+    stage.run(1.5)
+    assert (stage.published()["b"].state, stage.published()["b"].admit) == (State.READY, 1)

@@ -32,16 +32,16 @@ def test_after_its_most_prompts_it_is_over():
 def test_an_engine_that_refuses_the_prompts_is_not_waited_for():
     made = warm()
     for _ in range(3):
-        made.failed()
-    assert made.over(CONFIG, 0) == "not warmed: 3 prompts in a row failed"
+        made.refused()
+    assert made.over(CONFIG, 0) == "not warmed: 3 prompts in a row were refused"
 
 
-def test_an_answer_makes_good_for_failures():
+def test_an_answer_makes_good_for_refusals():
     made = warm()
-    made.failed()
-    made.failed()
+    made.refused()
+    made.refused()
     made.answered(10)
-    made.failed()
+    made.refused()
     assert made.over(CONFIG, 0) is None
 
 

@@ -33,3 +33,10 @@ def test_an_event_is_acted_on_once():
 def test_an_event_is_told_with_its_name_and_card():
     assert describe(XidEvent(1.0, 79, "GPU-a", "3")) == "XID 79 (GPU has fallen off the bus) on card 3"
     assert describe(XidEvent(1.0, 999, "GPU-a")) == "XID 999 (see NVIDIA's list) on card GPU-a"
+
+
+def test_what_another_sidecar_has_acted_on_is_passed_over():
+    watch = XidWatch()
+    first, second = XidEvent(1.0, 13, "GPU-a"), XidEvent(2.0, 79, "GPU-a", "0")
+    watch.pass_over(1.5)
+    assert watch.new([first, second]) == [second]
