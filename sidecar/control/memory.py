@@ -35,7 +35,8 @@ def memory_use(config: BackendConfig, record: Record, now: float) -> Memory:
     if wanted == "card" and card is not None and card.memory_use is not None:
         return _fresh(card.memory_use, now - card.at, f"card {card.memory_use:.0%} by {card.source}")
     if config.memory == "auto":
-        return Memory(None, None, "memory use: not told by the engine, no DCGM exporter configured")
+        cards = "nor of its GPU" if config.nvml or config.dcgm_url else "no DCGM exporter configured"
+        return Memory(None, None, f"memory use: not told by the engine, {cards}")
     return Memory(None, None, f"memory use: `memory: {config.memory}` is wanted, and nobody tells it")
 
 

@@ -14,7 +14,7 @@ from sidecar.control.failures import Cause, Failure
 from sidecar.control.fleet import Fleet
 from sidecar.control.margin import Margin
 from sidecar.control.member import Member
-from sidecar.control.restart import Order, Restarts, Stage
+from sidecar.control.restart import Order, Plan, Restarts, Stage
 from sidecar.control.xid import Remedy, describe, remedy
 from tokenweir.config import Config
 from tokenweir.contract.records import Role, State
@@ -176,8 +176,11 @@ class Recovery:
 
     def _restart(self, config: Config, now: float) -> list[Order]:
         for name, member in self._fleet.members.items():
+            unseen = self._is_unseen(name, member)
             if self._serves_again(name, member, now) and self.restarts.serves(name, now):
                 log.info("restarted_engine_serves", backend=name)
+                if unseen:
+                    member.arrived_at = now
                 for kind in (Kind.RESTART_FAILED, Kind.OUT_OF_MEMORY, Kind.NO_ACTUATOR):
                     self._alerts.clear(kind, name)
             elif member.readiness.state is State.READY:
@@ -233,10 +236,20 @@ class Recovery:
         plan = self.restarts.plans.get(name)
         if plan is None or plan.stage is not Stage.AWAITED:
             return True
-        began = plan.begun[-1] if plan.begun else plan.since
-        if member.renewed_at is not None and member.renewed_at > began:
-            return True
-        return now - plan.since >= RENEWAL_MS
+        return _is_renewed(plan, member) or now - plan.since >= RENEWAL_MS
+
+    def _is_unseen(self, name: str, member: Member) -> bool:
+        """Whether it may have been restarted while no sidecar looked: it is new to those that look now."""
+        plan = self.restarts.plans.get(name)
+        if plan is None or plan.stage is not Stage.AWAITED or not plan.inherited:
+            return False
+        return not _is_renewed(plan, member)
+
+
+def _is_renewed(plan: Plan, member: Member) -> bool:
+    """Whether another process was seen to answer since its restart began."""
+    began = plan.begun[-1] if plan.begun else plan.since
+    return member.renewed_at is not None and member.renewed_at > began
 
 
 def _rests(member: Member, config: Config) -> bool:

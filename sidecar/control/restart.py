@@ -56,6 +56,9 @@ class Plan:
     hastened: bool = False
     """Whether an operator has asked for it while it waited for its pause."""
 
+    inherited: bool = False
+    """Whether another sidecar ordered it: this one may not have seen the engine go and come."""
+
     @property
     def at_once(self) -> bool:
         """Whether it is an operator's word, which counts without a pause or a limit, and once: what of it
@@ -156,7 +159,7 @@ class Restarts:
             else:
                 busy.add(plan.group)
                 plan.stage, plan.since, plan.text = Stage.ORDERED, now, ""
-                plan.hastened = False
+                plan.hastened = plan.inherited = False
                 plan.begun.append(now)
                 orders.append(Order(name, plan.failure))
         return orders, spent
@@ -270,6 +273,7 @@ class Restarts:
                 tried=bool(value.get("tried", False)),
                 witnessed=bool(value.get("witnessed", True)),
                 hastened=bool(value.get("hastened", False)),
+                inherited=True,
             )
         self.plans = plans
 

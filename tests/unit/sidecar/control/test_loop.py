@@ -150,3 +150,14 @@ def test_what_is_begun_is_remembered_with_the_same_tick():
     changed, orders = stage.loop.step(stage.config, True, stage.now)
     assert orders.restarts
     assert changed
+
+
+def test_an_engine_that_was_restarted_while_no_sidecar_looked_is_new():
+    stage = fleet("a", "b")
+    stage.looks["a"] = Look.REFUSED
+    assert stage.run(3) == [("restart", "a")]
+    stage.loop.recovery.restarted("a", True, "restarted", stage.now)
+    other = fleet("a", "b")
+    hand_over(stage, other)
+    assert other.run(20) == [("warm", "a")]
+    assert other["b"].admit == 1
