@@ -14,10 +14,8 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import report
-from bench.live import figures, fleet, loadgen
+from bench.live import figures, fleet, loadgen, prompts, simulated
 from bench.policy import traces
-from bench.policy.figures import Objectives
-from bench.policy.replay import Replay
 from bench.policy.table import shown
 from bench.policy.traces import Asked, MissingTraceError
 from bench.servers.folder import open_folder
@@ -27,13 +25,17 @@ from bench.servers.process import StartError
 SEED: Final = 2
 RATE: Final = 12.0
 """Requests a second of the engines' own time."""
+REQUESTS: Final = 300
+"""So many that the slowest one in a hundred is more than one request's chance."""
+QUICK_REQUESTS: Final = 60
+REAL_REQUESTS: Final = 40
+QUICK_REAL_REQUESTS: Final = 20
 LONGEST: Final = 8000
 REAL_RATE: Final = 0.5
 """Requests a second to the real engines: what two cores can do with their clients beside them."""
 REAL_SCALE: Final = 8
 """The trace's lengths are divided by this for them: a CPU is not a GPU."""
 REAL_LONGEST: Final = 360
-SIMULATED: Final = ("p50_s", "p99_s", "ttft_p99_s", "good_share")
 EMULATED, REAL = "emulated", "real"
 EMULATED_TITLE: Final = "Four emulated servers: 2 x A100 (one dies when full), H100, T4"
 REAL_TITLE: Final = "Three real llama.cpp engines, which fail when full, on the cores of their clients"
@@ -55,20 +57,21 @@ def main() -> int:
     quick = parser.parse_args().quick
     console = report.console()
     try:
-        asked = traces.stretch("azure_conv", 60 if quick else 120, SEED)
+        asked = traces.stretch("azure_conv", QUICK_REQUESTS if quick else REQUESTS, SEED)
     except MissingTraceError as error:
         print(error, file=sys.stderr)
         return 2
     asked = [request for request in asked if request.prompt + request.output <= LONGEST]
-    small = _scaled(asked[: 20 if quick else 40])
+    small = _scaled(asked[: QUICK_REAL_REQUESTS if quick else REAL_REQUESTS])
     systems = fleet.SYSTEMS[:2] if quick else fleet.SYSTEMS
     with open_folder() as folder:
-        emulated = _Load(EMULATED, asked, fleet.MODEL, RATE, fleet.SPEED, folder, console)
-        real = _Load(REAL, small, SMALL_MODEL, REAL_RATE, 1.0, folder, console)
+        chats = loadgen.written(prompts.chats(asked, SEED))
+        emulated = _Load(EMULATED, asked, chats, fleet.MODEL, RATE, fleet.SPEED, folder, console)
+        real = _Load(REAL, small, loadgen.ordered(small), SMALL_MODEL, REAL_RATE, 1.0, folder, console)
         for load in (emulated, real):
             for system in systems:
                 load.run(system)
-    predicted = _simulated(emulated.answers)
+    predicted = simulated.predicted(emulated.answers, fleet.specs(), fleet.SPEED)
     _show(EMULATED_TITLE, emulated.cases, predicted, console)
     _show(REAL_TITLE, real.cases, None, console)
     bars = _bars(emulated.cases, predicted) + _real_bars(real.cases)
@@ -79,7 +82,7 @@ def main() -> int:
         "speed": fleet.SPEED,
         "real_requests": len(small),
         "real_rate": REAL_RATE,
-        "simulated": {name: (predicted or {}).get(name) for name in SIMULATED},
+        "simulated": predicted,
     }
     path = report.write(
         "live", quick=quick, seed=SEED, overall=overall, cases=emulated.cases + real.cases, bars=bars
@@ -104,6 +107,8 @@ class _Load:
 
     engines: str
     asked: Sequence[Asked]
+    requests: Sequence[dict[str, Any]]
+    """What is sent at each time of `asked`, as aiperf takes it."""
     model: str
     rate: float
     speed: float
@@ -118,7 +123,7 @@ class _Load:
         case: dict[str, Any] = {"case": {"system": system, "engines": self.engines}}
         self.cases.append(case)
         trace = self.folder / f"{self.engines}.jsonl"
-        loadgen.write_trace(trace, self.asked, self.rate * self.speed)
+        loadgen.write_trace(trace, self.asked, self.requests, self.rate * self.speed)
         self.console.print(f"{self.engines}: {system} (what it needs is installed the first time)")
         folder = self.folder / f"{self.engines}-{system.replace(' ', '-')}"
         folder.mkdir()
@@ -126,7 +131,9 @@ class _Load:
         begin = fleet.engines if self.engines == EMULATED else fleet.real_engines
         try:
             with begin(folder) as engines, fleet.system(system, engines, folder / "system") as url:
-                answers = loadgen.run(url, self.model, trace, folder / "load")
+                answers = loadgen.run(
+                    url, self.model, trace, folder / "load", orders_lengths=self.engines == REAL
+                )
         except StartError as error:
             self.console.print(f"{system}: {error}", markup=False)
             case["not_run"] = str(error)[:500]
@@ -134,14 +141,6 @@ class _Load:
         case.update(figures.of_answers(answers, len(self.asked), self.speed))
         if system == OWN:
             self.answers = answers
-
-
-def _simulated(answers: Sequence[loadgen.Answer]) -> dict[str, Any] | None:
-    """What the simulator says of what the emulated engines were asked."""
-    served = loadgen.as_served(answers, fleet.SPEED)
-    if len(served) < 2:
-        return None
-    return Replay(served, fleet.specs(), None, SEED, Objectives()).run("predictive, running figures only")
 
 
 def _show(

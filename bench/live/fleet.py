@@ -19,8 +19,8 @@ from bench.servers.sidecar import Sidecar
 from emulator.engine import Exhaustion
 
 MODEL: Final = "llama-3-8b"
-SPEED: Final = 0.25
-"""Engines run at a quarter of their pace: what is measured is then not the Python of clients and servers."""
+SPEED: Final = 0.5
+"""Engines run at half their pace: what is measured is then not the Python of clients and servers."""
 KINDS: Final = (
     EngineKind("A100-80G", MODEL, "preempt", SPEED),
     EngineKind("A100-80G", MODEL, "crash", SPEED, capacity=24_000),
@@ -34,7 +34,7 @@ SYSTEMS: Final = ("tokenweir", "nginx least_conn", *POLICIES)
 
 
 def specs() -> list[ServerSpec]:
-    """The same servers, for the simulator."""
+    """The same servers, for the simulator. Of their precision the configuration says nothing."""
     return [
         ServerSpec(
             gpu=kind.gpu,
@@ -42,6 +42,7 @@ def specs() -> list[ServerSpec]:
             precision=kind.precision,
             capacity=kind.capacity,
             kind=Exhaustion(kind.kind),
+            told="",
         )
         for kind in KINDS
     ]

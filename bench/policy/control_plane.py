@@ -128,4 +128,5 @@ class ControlPlane:
 
 def _hardware(server: Server) -> Hardware:
     spec = server.spec
-    return Hardware(spec.gpu, spec.model, spec.precision, 1)
+    precision = spec.precision if spec.told is None else spec.told
+    return Hardware(spec.gpu, spec.model, precision, 1)

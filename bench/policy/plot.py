@@ -25,6 +25,15 @@ SHOWN: Final = {
     "predictive": "#1f4e79",
     "clairvoyant": "#2e8b57",
 }
+COLOURS: Final = {
+    **SHOWN,
+    "least_conn": "#d4b106",
+    "hybrid": "#3aa6b9",
+    "kubernetes_random": "#c0392b",
+    "clairvoyant least work": "#a5c882",
+}
+DASHED: Final = "hybrid"
+"""It goes where `least_conn` goes as long as nobody waits: both lines are to be seen."""
 REQUESTS: Final = 2500
 
 
@@ -73,7 +82,8 @@ def _goodput(path: Path, cases: Sequence[dict[str, Any]]) -> None:
                 marker="o",
                 markersize=3,
                 label=case["case"]["policy"],
-                color=SHOWN.get(case["case"]["policy"]),
+                color=COLOURS.get(case["case"]["policy"]),
+                linestyle="--" if case["case"]["policy"] == DASHED else "-",
             )
         rates = [point["rate"] for case in of for point in case["curve"]]
         axis.plot([min(rates), max(rates)], [min(rates), max(rates)], color="black", linewidth=0.5)
@@ -96,7 +106,7 @@ def _servers(path: Path) -> None:
     """Memory over time of each server, and the share of the work that it got."""
     known = scenarios.load()
     policies = ("least_outstanding", "predictive")
-    figure, axes = plt.subplots(2, len(policies), figsize=(10, 6), squeeze=False)
+    figure, axes = plt.subplots(2, len(policies), figsize=(10, 6), squeeze=False, sharey="row")
     for column, policy in enumerate(policies):
         seen: list[tuple[float, list[float]]] = []
         jobs = runs.jobs_of(Run(MEMORY_CELL, policy, known.seeds[0], count=REQUESTS), watch=_memory(seen))

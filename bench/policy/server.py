@@ -26,6 +26,8 @@ class ServerSpec:
     restart_ms: float = 60_000.0
     """From a crash until it serves again: the process starts and loads its model."""
     hash_tokens: int = facts.BLOCK
+    told: str | None = None
+    """What its operator told of its precision; None: what it is."""
 
     @property
     def kv_tokens(self) -> int:
