@@ -26,10 +26,8 @@ from sidecar.api import (
 )
 from sidecar.api.guard import Guard
 from sidecar.control_plane import ControlPlane
-from tokenweir.config import ConfigError
-from tokenweir.secret_file import read_secret
+from tokenweir.secret_file import read_token
 
-SHORTEST_TOKEN = 16
 ROUTERS = (
     *(backends, fleet, control, decisions, actions, prefetches, policy, settings, gateways, stats),
     *(predictor, metrics, probes, dashboard),
@@ -68,9 +66,5 @@ def admin_token(plane: ControlPlane) -> str | None:
     """The bearer token of the admin API, or None where it answers on loopback only. Raises ConfigError."""
     admin = plane.config.admin
     if admin.token_file:
-        token = read_secret(plane.folder / admin.token_file, "admin: token_file")
-        if len(token) < SHORTEST_TOKEN:
-            problem = f"`admin: token_file`: the token needs at least {SHORTEST_TOKEN} characters"
-            raise ConfigError(admin.token_file, [problem])
-        return token
+        return read_token(plane.folder / admin.token_file, "admin.token_file")
     return admin.token

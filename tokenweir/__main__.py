@@ -1,6 +1,11 @@
 """`python -m tokenweir`."""
 
-from tokenweir.cli import app
+import sys
 
 if __name__ == "__main__":
-    app(prog_name="tokenweir")
+    try:
+        from tokenweir.cli import app
+
+        app(prog_name="tokenweir")
+    except KeyboardInterrupt:  # before a command had begun
+        sys.exit(130)

@@ -10,10 +10,12 @@ from rich.markup import escape
 from tokenweir import facts
 from tokenweir.cli.options import DEFAULT_CONFIG, ConfigPath, told
 from tokenweir.config import Config, ConfigError
+from tokenweir.config.servers import is_loopback
 from tokenweir.contract.names import PRECISIONS
 from tokenweir.contract.records import Role
 from tokenweir.render import RenderError
 from tokenweir.render.nginx import metrics_port
+from tokenweir.secret_file import read_secret, read_token
 from tokenweir.stack.settings import Settings, read
 
 
@@ -23,6 +25,7 @@ def check(config: ConfigPath = DEFAULT_CONFIG) -> None:
     with told():
         settings = read(config)
         problems = missing_files(settings.config, settings.path.parent, set(settings.overrides.values()))
+        problems += unusable_secrets(settings.config, settings.path.parent)
         problems += shared_ports(settings)
         if problems:
             raise ConfigError(str(config), problems)
@@ -44,6 +47,12 @@ def notes(config: Config) -> list[str]:
         found.append(
             "`backends` is empty: requests are refused until the admin API adds one; "
             "for example: backends: [http://10.0.0.11:8000]"
+        )
+    if not is_loopback(config.listen.address) and not config.keys:
+        found.append(
+            f"`listen.address` {config.listen.address} lets other machines in, and there are no `keys`: "
+            f"whoever reaches port {config.listen.port} is served; "
+            "`.venv/bin/python -m tokenweir key NAME` makes a key"
         )
     for number, backend in enumerate(config.backends):
         try:
@@ -129,3 +138,23 @@ def missing_files(config: Config, folder: Path, own: set[str]) -> list[str]:
         for key, path in named
         if path and path not in own and not (folder / path).is_file()
     ]
+
+
+def unusable_secrets(config: Config, folder: Path) -> list[str]:
+    """A problem for each file that is there and whose secret neither the sidecar nor a backend could take."""
+    readers = [("admin.token_file", config.admin.token_file, read_token)]
+    readers += [
+        (f"keys[{number}].key_file", key.key_file, read_secret) for number, key in enumerate(config.keys)
+    ]
+    readers += [
+        (f"backends[{number}].api_key_file", backend.api_key_file, read_secret)
+        for number, backend in enumerate(config.backends)
+    ]
+    found = []
+    for key, path, read_file in readers:
+        if path and (folder / path).is_file():
+            try:
+                read_file(folder / path, key)
+            except ConfigError as error:
+                found += error.problems
+    return found

@@ -24,10 +24,14 @@ DEFAULT_CONFIG = ROOT / "tokenweir.yaml"
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """Errors that a user can mend end the command with their text on standard error and status 1."""
+def told(interrupted: str = "interrupted") -> Iterator[None]:
+    """Errors that a user can mend end the command with their text on standard error and status 1; Ctrl-C
+    ends it with `interrupted` and status 130."""
     try:
         yield
+    except KeyboardInterrupt:
+        sys.stderr.write(f"\n{interrupted}\n")
+        raise typer.Exit(130) from None
     except PermissionError as error:
         hint = "; it belongs to another user: run this as that user, or remove it"
         sys.stderr.write(f"error: {error.filename}: {error.strerror}{hint}\n")

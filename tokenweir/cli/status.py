@@ -28,8 +28,8 @@ STATES = {"ready": "green", "starting": "yellow", "draining": "yellow", "down": 
 
 
 def status(config: ConfigPath = DEFAULT_CONFIG) -> None:
-    """Show what runs and the fleet. Ends with status 1 when the gateway or the sidecar does not answer, or
-    the configuration has an error."""
+    """Show what runs and the fleet. Ends with status 1 when the gateway or the sidecar does not answer,
+    something that `up` started is gone, or the configuration has an error."""
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     with told():
         try:
@@ -37,6 +37,7 @@ def status(config: ConfigPath = DEFAULT_CONFIG) -> None:
         except ConfigError as error:
             settings, problem = _in_service(console, config, error), error
         console.print(_parts(settings.state), soft_wrap=True)
+        gone = _gone(settings.state)
         base_url = gateway_server.base_url(settings)
         ready, text = http_answer(f"{base_url}/readyz", verify=False)
         console.print(f"gateway {base_url}/v1: {gateway_state(ready, escape(text))}", soft_wrap=True)
@@ -63,7 +64,7 @@ def status(config: ConfigPath = DEFAULT_CONFIG) -> None:
         console.print(fleet_table(backends))
         for backend in backends:
             console.print(reasons(backend), style="dim", markup=False, soft_wrap=True)
-    if not ready or problem is not None:
+    if not ready or gone or problem is not None:
         raise typer.Exit(1)
 
 
@@ -81,11 +82,17 @@ def _in_service(console: Console, config: Path, error: ConfigError) -> Settings:
 def _parts(state: StateDir) -> str:
     pid_files = read_pid_files(state.run)
     if not pid_files:
-        return "nothing was started by `up` for this configuration"
-    return "processes: " + ", ".join(
+        return "nothing was started by `up` for this configuration; what answers below was started elsewhere"
+    found = "processes: " + ", ".join(
         f"{name} [green]{pid_file.identity.pid}[/]" if pid_file.running else f"{name} [red]gone[/]"
         for name, pid_file in pid_files.items()
     )
+    return f"{found} (`make up` starts what is gone)" if _gone(state) else found
+
+
+def _gone(state: StateDir) -> bool:
+    """Whether something that `up` started has ended by itself."""
+    return not all(pid_file.running for pid_file in read_pid_files(state.run).values())
 
 
 def _headline(settings: Settings, overview: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from tokenweir.cli.admin import ask
-from tokenweir.cli.check import shared_ports
+from tokenweir.cli.check import notes, shared_ports, unusable_secrets
 from tokenweir.cli.options import DEFAULT_CONFIG, ConfigPath, told
 from tokenweir.cli.progress import Progress
 from tokenweir.config import ConfigError
@@ -30,16 +30,17 @@ MOST_TOLD = 4
 POLL_S = 0.2
 AGAIN_S = 5.0
 """Where there is no terminal, what is waited for is named again this often."""
+INTERRUPTED = "interrupted: what has been started runs on; `make up` goes on from here, `make down` ends it"
 SETTINGS_VERSION = 'tokenweir_document_version{document="settings"}'
 
 
 def up(config: ConfigPath = DEFAULT_CONFIG) -> None:
     """Start Redis, the sidecar, the gateway, the emulated servers; again is safe and applies changes."""
     console = Console(highlight=False)
-    with told():
+    with told(INTERRUPTED):
         settings = read(config)
-        if clashes := shared_ports(settings):
-            raise ConfigError(str(config), clashes)
+        if problems := shared_ports(settings) + unusable_secrets(settings.config, settings.path.parent):
+            raise ConfigError(str(config), problems)
         state = settings.state
         state.create()
         if state.moved:
@@ -73,6 +74,8 @@ def up(config: ConfigPath = DEFAULT_CONFIG) -> None:
         _summary(console, settings, missing)
         if others:
             console.print(f"\n[yellow]Not ready yet[/]: {escape(others)}", soft_wrap=True)
+        for note in notes(settings.config):
+            console.print(f"\n[yellow]note[/]: {escape(note)}", soft_wrap=True)
         if reminder := same_config(settings.path):
             console.print(f"\n{reminder}", markup=False, soft_wrap=True)
 

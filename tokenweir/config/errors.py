@@ -57,6 +57,22 @@ EXAMPLES: dict[str, str] = {
 }
 
 
+KINDS: dict[str, str] = {
+    "model_type": "a section with keys of its own is wanted",
+    "dict_type": "a map of keys is wanted",
+    "list_type": "a list is wanted",
+    "string_type": "a text is wanted",
+    "bool_type": "true or false is wanted",
+    "bool_parsing": "true or false is wanted",
+    "int_type": "a whole number is wanted",
+    "int_parsing": "a whole number is wanted",
+    "int_from_float": "a whole number is wanted",
+    "float_type": "a number is wanted",
+    "float_parsing": "a number is wanted",
+}
+"""Pydantic's kinds of errors whose own text speaks of its classes."""
+
+
 class ConfigError(Exception):
     """The configuration cannot be used; the text lists every problem, one a line."""
 
@@ -76,12 +92,14 @@ def _path(location: Iterable[int | str]) -> str:
     return text or "(top level)"
 
 
-def _example(location: Sequence[int | str]) -> str:
-    if location and isinstance(location[-1], int):
+def _example(location: Sequence[int | str], kind: str) -> str:
+    if location and isinstance(location[-1], int) and kind == "value_error":
         return ""  # an error of a whole entry names its keys itself
-    for part in reversed(location):
-        if isinstance(part, str) and part in EXAMPLES:
-            return f"; for example: {EXAMPLES[part]}"
+    names = [part for part in reversed(location) if isinstance(part, str)]
+    for name in names:
+        example = EXAMPLES.get(name, "")
+        if example and (name == names[0] or f"{names[0]}:" in example):
+            return f"; for example: {example}"
     return ""
 
 
@@ -91,6 +109,9 @@ def _hint(key: str, here: Iterable[Section], root: Section) -> str:
     near = difflib.get_close_matches(key, keys, n=1)
     if near:
         return f"; did you mean `{near[0]}`?"
+    longer = [name for name in keys if key in name.split("_")]
+    if len(longer) == 1:
+        return f"; did you mean `{longer[0]}`?"
     places = [
         f"{path}.{key}"
         for path, section in sections(root)
@@ -118,7 +139,9 @@ def describe(details: Iterable[Mapping[str, Any]], root: Section) -> list[str]:
             hint = _hint(key, here, root)
             problems.append(f"`{_path([*written, key])}` is not a key of the configuration{hint}")
             continue
-        message = item["msg"].removeprefix("Value error, ")
+        message = KINDS.get(item["type"]) or item["msg"].removeprefix("Value error, ").replace(
+            "Input should be", "must be"
+        )
         if item.get("ctx", {}).get("pattern") == PLAIN:
             message = "control characters cannot stand in it"
         if not location and item["type"] == "value_error":
@@ -129,5 +152,5 @@ def describe(details: Iterable[Mapping[str, Any]], root: Section) -> list[str]:
         shown = f" (got {value!r})" if isinstance(value, str | int | float | bool) or value is None else ""
         if item["type"] == "missing":
             shown = ""
-        problems.append(f"`{_path(written)}`: {message}{shown}{_example(written)}")
+        problems.append(f"`{_path(written)}`: {message}{shown}{_example(written, item['type'])}")
     return problems

@@ -20,6 +20,11 @@ class ServerTls(Section):
     http2: Annotated[bool, Field(description="offer HTTP/2 besides HTTP/1.1")] = True
 
 
+def is_loopback(address: str) -> bool:
+    """Whether only this machine reaches what listens there."""
+    return address in {"127.0.0.1", "::1", "[::1]", "localhost"}
+
+
 class Listen(Section):
     """Where the gateway listens."""
 
@@ -61,8 +66,7 @@ class Admin(Section):
     def _guarded(self) -> Self:
         if self.token and self.token_file:
             raise ValueError("give `token` or `token_file`, not both")
-        loopback = self.address in {"127.0.0.1", "::1", "localhost"}
-        if not loopback and not (self.token or self.token_file):
+        if not is_loopback(self.address) and not (self.token or self.token_file):
             raise ValueError(
                 f"`address` {self.address} is reachable from outside: set `token_file` (or `token`), "
                 "or listen on 127.0.0.1"

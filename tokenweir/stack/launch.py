@@ -15,7 +15,7 @@ from tokenweir.atomic_file import write_atomically
 from tokenweir.stack import ports
 from tokenweir.stack.errors import StackError
 from tokenweir.stack.identity import members
-from tokenweir.stack.part import Part
+from tokenweir.stack.part import Part, Port
 from tokenweir.stack.process import PidFile, read_pid_files, spawn, stop
 
 READY_WITHIN_S = 60.0
@@ -82,19 +82,25 @@ def _sizes(part: Part) -> dict[Path, int]:
     return {log: log.stat().st_size if log.exists() else 0 for log in (part.log, *part.other_logs)}
 
 
-def _check_ports(part: Part, present: PidFile | None, config: str) -> None:
-    """Raises StackError when one of the part's ports is another's; `present` is the part as it runs now,
-    `config` the file in which the port is set."""
+def _taken_ports(part: Part, present: PidFile | None) -> Iterator[tuple[Port, str]]:
+    """The ports of the part that are another's, and whose; `present` is the part as it runs now."""
     for port in part.ports:
         if ports.is_free(port.host, port.number):
             continue
         if present and ports.holders(port.number) & set(members(present.identity)):
             continue
-        holder = ports.describe_holder(port.number)
-        raise StackError(
-            f"port {port.number} on {port.host} ({port.key}) is taken by {holder}; "
-            f"stop that, or set another port as `{port.key}` in {config}"
-        )
+        yield port, ports.describe_holder(port.number)
+
+
+def _refuse(taken: list[tuple[Port, str]], config: str) -> None:
+    """Raises StackError where ports are taken, all of them at once; `config` is the file that sets
+    them."""
+    told = [f"port {port.number} on {port.host} ({port.key}) is taken by {holder}" for port, holder in taken]
+    if len(taken) == 1:
+        raise StackError(f"{told[0]}; stop that, or set another port as `{taken[0][0].key}` in {config}")
+    if taken:
+        lines = "".join(f"\n  - {line}" for line in told)
+        raise StackError(f"ports are taken; stop what has them, or set others in {config}:{lines}")
 
 
 def _start(part: Part, order: int, run: Path) -> Started:
@@ -151,9 +157,10 @@ def bring_up(parts: list[Part], run: Path, report: Report, config: str = "tokenw
         if not fresh:
             take_down_one(pid_file, run, report)
             del pid_files[name]
-    for part in parts:
-        if part.name not in pid_files or pid_files[part.name].digest != part.digest:
-            _check_ports(part, pid_files.get(part.name), config)
+    changed = [
+        part for part in parts if part.name not in pid_files or pid_files[part.name].digest != part.digest
+    ]
+    _refuse([item for part in changed for item in _taken_ports(part, pid_files.get(part.name))], config)
     started: list[Started] = []
     for order, part in enumerate(parts):
         present = pid_files.get(part.name)

@@ -24,7 +24,7 @@ def admin_headers(settings: Settings) -> dict[str, str]:
     admin = settings.config.admin
     token = admin.token
     if admin.token_file:
-        token = read_secret(settings.path.parent / admin.token_file, "admin: token_file")
+        token = read_secret(settings.path.parent / admin.token_file, "admin.token_file")
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 

@@ -104,6 +104,10 @@ def test_check_sums_up_a_configuration_that_is_in_order(write) -> None:
             "{backends: [{url: 'http://a', models: [m]}], models: [{name: m, fallback: small}]}",
             ["`models[0].fallback`", "role `fallback`", "'small'"],
         ),
+        (
+            "{backends: [http://a], listen: {address: 0.0.0.0}}",
+            ["`listen.address` 0.0.0.0", "there are no `keys`", "port 8080", "tokenweir key"],
+        ),
         ("backends: [{url: 'http://a', precision: fp9}]", ["`backends[0].precision`", "'fp9'", "fp16, fp32"]),
     ],
 )
@@ -148,6 +152,51 @@ def test_check_names_each_file_that_is_missing(write) -> None:
     assert status == 1
     assert "`backends[0].api_key_file`: no such file" in output
     assert "`keys[0].key_file`: no such file" in output
+
+
+@pytest.mark.parametrize("command", ["check", "up"])
+def test_secrets_that_cannot_be_taken_are_named_before_anything_starts(
+    write, tmp_path: Path, command: str
+) -> None:
+    (tmp_path / "short").write_text("secret\n")
+    (tmp_path / "empty").write_text("\n")
+    text = "backends: [http://a]\nadmin: {token_file: short}\nkeys: [{id: a, key_file: empty}]"
+    status, output = run(command, "--config", write(text))
+    assert status == 1
+    assert f"`admin.token_file`: {tmp_path}/short: the token needs at least 16 characters" in output
+    assert f"`keys[0].key_file`: {tmp_path}/empty is empty" in output
+    assert "starting" not in output
+
+
+def test_an_address_for_other_machines_needs_no_note_where_there_are_keys(write) -> None:
+    text = f"backends: [http://a]\nlisten: {{address: 0.0.0.0}}\nkeys: [{{id: a, sha256: {hash_key('k')}}}]"
+    status, output = run("check", "--config", write(text))
+    assert status == 0
+    assert "note" not in output
+
+
+def test_an_interrupted_up_says_what_runs_on(write, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tokenweir.stack.launch.bring_up", interrupted)
+    status, output = run("up", "--config", write("backends: [http://127.0.0.1:9]"))
+    assert status == 130
+    assert "what has been started runs on; `make up` goes on from here, `make down` ends it" in output
+    assert "Traceback" not in output
+
+
+def test_an_interrupt_while_the_program_is_read_ends_it_without_a_traceback() -> None:
+    code = (
+        "import runpy, sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'tokenweir.cli': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "runpy.run_module('tokenweir', run_name='__main__')\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (130, "")
 
 
 def test_the_shipped_configuration_is_in_order(root: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,6 +14,9 @@ import pytest
 from typer.testing import CliRunner
 
 from tokenweir.cli import app
+from tokenweir.stack import state_dir
+from tokenweir.stack.identity import Identity
+from tokenweir.stack.process import PidFile
 
 ROW = {
     "id": "a",
@@ -108,6 +112,19 @@ def test_a_gateway_by_a_stale_snapshot_is_told_so(said: Callable[..., tuple[int,
     status, output = said({"/readyz": "ready (the snapshot is stale)"})
     assert status == 0
     assert "/v1: ready, by a stale snapshot" in output
+
+
+def test_a_part_that_is_gone_is_an_error_with_the_way_to_start_it_again(
+    said: Callable[..., tuple[int, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_dir, "_closed_ancestor", lambda path: None)
+    run = tmp_path / "state" / "run"
+    run.mkdir(parents=True)
+    PidFile("redis", 0, Identity(1, 0, "another boot"), "", int(signal.SIGTERM), 2).write(run)
+    status, output = said({})
+    assert status == 1
+    assert "processes: redis gone (`make up` starts what is gone)" in output
+    assert "/v1: ready\n" in output
 
 
 def test_a_sidecar_of_an_older_version_is_told_so(said: Callable[..., tuple[int, str]]) -> None:

@@ -153,6 +153,20 @@ def test_a_taken_port_is_named_with_its_holder_and_the_key_that_changes_it(
     assert pids(run) == {}
 
 
+def test_all_taken_ports_are_named_at_once(run: Path, make: Callable[..., Part]) -> None:
+    one, two, three = make("one"), make("two"), make("three")
+    with (
+        socket.create_server(("127.0.0.1", one.ports[0].number)),
+        socket.create_server(("127.0.0.1", three.ports[0].number)),
+        pytest.raises(StackError) as raised,
+    ):
+        launch.bring_up([one, two, three], run, lambda *_: None, "mine2.yaml")
+    assert "(one.port)" in str(raised.value)
+    assert "(three.port)" in str(raised.value)
+    assert "(two.port)" not in str(raised.value)
+    assert "set others in mine2.yaml" in str(raised.value)
+
+
 def test_no_part_is_started_when_the_port_of_a_later_one_is_taken(
     run: Path, make: Callable[..., Part]
 ) -> None:
