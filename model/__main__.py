@@ -184,22 +184,23 @@ def _in_service(settings: Settings, needed: bool) -> InService | None:
 def report(trained: Trained, service: InService | None, console: Console) -> None:
     """Print how the new model does on rows that its twin did not see, beside the model in service."""
     table = Table(title=f"{trained.version} on {trained.scores.rows} held-out outputs (tokens)")
-    for column in ("", "this model", service.version if service else "in service", "running figures"):
+    in_service = service.version if service else "in service"
+    for column in ("", "this model", in_service, "running figures", "best"):
         table.add_column(column, justify="left" if column == "" else "right")
-    for name, digits in (
-        ("mae", 1),
-        ("pinball", 2),
-        ("tau", 3),
-        ("coverage_q90", 3),
-        ("bias", 3),
-        ("precision", 3),
-        ("recall", 3),
+    for name, digits, best in (
+        ("mae", 1, 0),
+        ("pinball", 2, 0),
+        ("tau", 3, 1),
+        ("coverage_q90", 3, 0.9),
+        ("bias", 3, 1),
+        ("precision", 3, 1),
+        ("recall", 3, 1),
     ):
         cells = [
             "" if scores is None else f"{getattr(scores, name):.{digits}f}"
             for scores in (trained.scores, trained.service, trained.running)
         ]
-        table.add_row(name, *cells)
+        table.add_row(name, *cells, f"{best:g}")
     console.print(table)
     found = sorted(trained.gains.items(), key=lambda item: -item[1])[:SHOWN_GAINS]
     console.print("largest features: " + ", ".join(f"{name} {100 * gain:.0f} %" for name, gain in found))

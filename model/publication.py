@@ -83,7 +83,9 @@ class Publication:
         """Put the model before into service; return its version. Raises RollbackError."""
         current = self.current()
         if current is None or not current.previous:
-            raise RollbackError("no earlier model is kept")
+            raise RollbackError(
+                "no earlier model is kept; for running figures set `predictor: {enabled: false}`"
+            )
         version, *rest = current.previous
         if not self._client.exists(names.PREDICTOR_MODEL + version):
             raise RollbackError(f"the model {version} is gone from Redis")

@@ -35,6 +35,7 @@ from sidecar.resolve import Lookup, Resolver, system_lookup
 from sidecar.store import Store
 from sidecar.telemetry.collector import FIRST_LOOK_MS, Collector
 from sidecar.telemetry.health import Look
+from sidecar.telemetry.indicators import Indicator, deviation
 from sidecar.telemetry.readings import XidEvent
 from sidecar.telemetry.watch import Watch
 from sidecar.ticker import Surroundings, Ticker
@@ -266,9 +267,11 @@ class ControlPlane:
         stats = self.completions.figures.published().get(model)
         return None if stats is None else stats.mean
 
-    def _prediction_deviations(self) -> dict[str, float | None]:
+    def _prediction_deviations(self) -> dict[str, Indicator]:
         figures = self.completions.deviation.figures(wall_ms())
-        return {model: one.deviation for model, one in figures.items() if model != FLEET}
+        return {
+            model: deviation(one.deviation, one.answers) for model, one in figures.items() if model != FLEET
+        }
 
     def _actuator(self, backend_id: str) -> Actuator | None:
         return self.actuators.of(backend_id)

@@ -98,6 +98,11 @@ function _M.starting()
   return _M.send(503, "starting", "The gateway has not heard from its sidecar yet. Try again in a moment.", nil, 1)
 end
 
+--- Plain HTTP where TLS is spoken.
+function _M.tls_wanted()
+  return _M.send(400, "tls_required", "This port speaks HTTPS: begin the address with https://.")
+end
+
 --- Paths outside /v1/.
 function _M.not_found()
   return _M.send(404, "not_found", "Nothing is at " .. _M.echo(ngx.var.uri) .. ". The API is below /v1/.")

@@ -43,7 +43,7 @@ async def stats(plane: Plane) -> StatsView:
         repeated=completions.sources.repeated,
         poisoned=dict(completions.poisoned),
         prediction_deviation={
-            model: view(deviation(figures.deviation))
+            model: view(deviation(figures.deviation, figures.answers))
             for model, figures in completions.deviation.figures(wall_ms()).items()
         },
     )

@@ -106,8 +106,9 @@ def _indicators(plane: ControlPlane) -> Iterator[Metric]:
             values[name].add_metric([subject], one.value)
             alerts.add_metric([name, subject], float(one.alert))
     for model, figures in plane.completions.deviation.figures(wall_ms()).items():
-        if figures.deviation is not None:
-            alerts.add_metric(["prediction_deviation", model], float(deviation(figures.deviation).alert))
+        one = deviation(figures.deviation, figures.answers)
+        if one.value is not None:
+            alerts.add_metric(["prediction_deviation", model], float(one.alert))
     yield from values.values()
     yield alerts
 

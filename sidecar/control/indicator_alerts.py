@@ -10,7 +10,7 @@ from typing import Final
 from sidecar.control.alerts import Alerts, Kind
 from sidecar.control.fleet import Fleet
 from sidecar.control.latch import Latch
-from sidecar.telemetry.indicators import Indicator, deviation
+from sidecar.telemetry.indicators import Indicator
 
 EVERY_MS: Final = 5000
 HOLD_MS: Final = 10_000
@@ -23,8 +23,8 @@ NAMES: Final = {
     Kind.PREDICTION_DEVIATION: "predicted outputs against measured ones",
 }
 
-Deviations = Callable[[], Mapping[str, float | None]]
-"""The prediction deviation of each model; None: not measured."""
+Deviations = Callable[[], Mapping[str, Indicator]]
+"""The prediction deviation of each model."""
 
 
 class IndicatorAlerts:
@@ -63,8 +63,8 @@ class IndicatorAlerts:
         for name, member in self._fleet.members.items():
             for indicator, one in member.record.indicators.now().items():
                 yield KINDS[indicator], name, one
-        for model, value in self._deviations().items():
-            yield Kind.PREDICTION_DEVIATION, model, deviation(value)
+        for model, one in self._deviations().items():
+            yield Kind.PREDICTION_DEVIATION, model, one
 
 
 def _text(kind: Kind, one: Indicator) -> str:

@@ -28,14 +28,17 @@ class Sums:
     predicted: float = 0.0
     measured: float = 0.0
     error: float = 0.0
+    answers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """`deviation` of the last whole minute, `error` of the last five; None where nothing was measured."""
+    """`deviation` of the last whole minute and the `answers` that it is of, `error` of the last five minutes;
+    None where nothing was measured."""
 
     deviation: float | None
     error: float | None
+    answers: int = 0
 
 
 class Deviation:
@@ -59,6 +62,7 @@ class Deviation:
             sums.predicted += predicted
             sums.measured += record.output
             sums.error += abs(predicted - record.output)
+            sums.answers += 1
 
     def _sums(self, name: str, minute: int) -> Sums | None:
         minutes = self._minutes.get(name)
@@ -90,4 +94,5 @@ class Deviation:
         return Figures(
             deviation=abs(last.predicted - last.measured) / last.measured if last and last.measured else None,
             error=sum(sums.error for sums in recent) / measured if measured else None,
+            answers=last.answers if last else 0,
         )

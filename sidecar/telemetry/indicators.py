@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 FRAGMENTATION_LIMIT: Final = 0.15
 CONTEXT_SWITCH_LIMIT_MS: Final = 50.0
 DEVIATION_LIMIT: Final = 0.20
+LEAST_ANSWERS: Final = 20
+"""Answers of a minute from which their deviation counts: that of a few is chance."""
 
 READINGS: Final = 20
 """Readings whose median is the fragmentation."""
@@ -150,11 +152,15 @@ class ContextSwitch:
         return Indicator(1000 * sum(longest) / len(longest), limit, "ms", text)
 
 
-def deviation(value: float | None) -> Indicator:
+def deviation(value: float | None, answers: int) -> Indicator:
     """How far the sum of the predicted outputs of the last whole minute is from that of the measured ones:
-    what memory and time are planned by. Single requests differ more; that is the predictor's bench."""
+    what memory and time are planned by. Single requests differ more; that is the predictor's bench.
+    `answers`: how many these are."""
     if value is None:
         return Indicator(None, DEVIATION_LIMIT, "share", "not measured: no request ended in the last minute")
+    if answers < LEAST_ANSWERS:
+        text = f"not measured: the last whole minute had {answers} answers, and {LEAST_ANSWERS} are wanted"
+        return Indicator(None, DEVIATION_LIMIT, "share", text)
     text = "of the outputs predicted in the last whole minute, against those measured"
     return Indicator(value, DEVIATION_LIMIT, "share", text)
 

@@ -102,3 +102,22 @@ def test_clients_are_served_over_tls_where_it_is_configured(
     plain = httpx.get(f"http://127.0.0.1:{gateway.port}/v1/models")
     assert plain.status_code == 400
     assert plain.json()["error"]["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize("http2", [True, False])
+def test_plain_http_to_a_tls_port_is_told_to_use_https(
+    start_gateway: Start, start_upstream: Callable[..., Upstream], authority: Path, http2: bool
+) -> None:
+    tls = {
+        "certificate": str(authority / "engine-a.pem"),
+        "key": str(authority / "engine-a.key"),
+        "http2": http2,
+    }
+    gateway = start_gateway([backend(start_upstream("gpu-a"))], listen={"tls": tls})
+    plain = gateway.url.replace("https://", "http://")
+    for ask in (httpx.get(f"{plain}/v1/models"), httpx.post(f"{plain}/v1/chat/completions", json={})):
+        assert ask.status_code == 400
+        assert ask.json()["error"]["code"] == "tls_required"
+        assert "https://" in ask.json()["error"]["message"]
+    assert gateway.post().status_code == 200
+    gateway.settle()

@@ -6,7 +6,7 @@ import pytest
 
 from sidecar.control.alerts import Alerts, Kind
 from sidecar.control.indicator_alerts import IndicatorAlerts
-from sidecar.telemetry.indicators import Indicator
+from sidecar.telemetry.indicators import Indicator, deviation
 from tests.unit.sidecar.control.scene import fleet
 
 
@@ -97,7 +97,7 @@ def test_what_is_not_measured_raises_none_and_ends_one(told, watch, alerts):
 
 
 def test_the_prediction_deviation_is_told_by_model(watch, alerts):
-    watch.deviations.update({"m": 0.4, "n": 0.1, "o": None})
+    watch.deviations.update({"m": deviation(0.4, 20), "n": deviation(0.1, 20), "o": deviation(0.4, 3)})
     watch(20)
     assert list(alerts.standing) == [(Kind.PREDICTION_DEVIATION, "m")]
     watch.deviations.clear()

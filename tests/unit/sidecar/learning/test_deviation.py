@@ -42,6 +42,7 @@ def test_errors_to_both_sides_cancel_in_the_deviation_and_add_up_in_the_error():
 def test_the_deviation_is_that_of_the_last_whole_minute():
     found = figures(record(minute=998, mean=900), record(minute=999, mean=120), record(minute=1000, mean=9))
     assert found.deviation == pytest.approx(0.2)
+    assert found.answers == 1
 
 
 def test_the_error_is_that_of_five_whole_minutes():

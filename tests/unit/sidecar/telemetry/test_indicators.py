@@ -152,12 +152,18 @@ def test_a_restarted_engine_counts_anew():
 
 
 def test_deviation_beyond_a_fifth_is_an_alert():
-    found = deviation(0.3)
+    found = deviation(0.3, 20)
     assert (found.value, found.limit, found.unit, found.alert) == (0.3, 0.20, "share", True)
-    assert not deviation(0.1).alert
+    assert not deviation(0.1, 20).alert
+
+
+def test_deviation_of_a_few_requests_is_chance_and_no_alert():
+    found = deviation(0.9, 19)
+    assert (found.value, found.alert) == (None, False)
+    assert found.text == "not measured: the last whole minute had 19 answers, and 20 are wanted"
 
 
 def test_deviation_of_no_requests_is_not_measured():
-    found = deviation(None)
+    found = deviation(None, 0)
     assert (found.value, found.alert) == (None, False)
     assert found.text.startswith("not measured")
