@@ -11,7 +11,7 @@ from tokenweir.render.nginx import metrics_port
 from tokenweir.render.nginx_program import find_nginx
 from tokenweir.stack.errors import StackError
 from tokenweir.stack.part import Part, Port, contents_stamp, sources_stamp
-from tokenweir.stack.probes import http_ready, url_host
+from tokenweir.stack.probes import bracketed, http_ready, url_host
 from tokenweir.stack.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,7 +72,7 @@ def part(settings: Settings) -> Part:
     alive = f"{base_url(settings)}/healthz"
     return Part(
         name="gateway",
-        title=f"gateway (nginx) on {listen.address}:{listen.port}",
+        title=f"gateway (nginx) on {bracketed(listen.address)}:{listen.port}",
         argv=[binary, "-p", str(paths.prefix), "-c", str(paths.conf), *EARLY_LOG, "-g", "daemon off;"],
         environment=settings.environment,
         folder=ROOT,

@@ -11,7 +11,12 @@ import httpx
 def url_host(address: str) -> str:
     """The host part of a URL that reaches a server listening on `address` from this machine."""
     address = address.strip("[]")
-    address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)  # noqa: S104
+    return bracketed({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address))  # noqa: S104
+
+
+def bracketed(address: str) -> str:
+    """An address as it stands before `:` and a port."""
+    address = address.strip("[]")
     return f"[{address}]" if ":" in address else address
 
 

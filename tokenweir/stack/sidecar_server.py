@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tokenweir.secret_file import read_secret
 from tokenweir.stack.part import Part, Port, contents_stamp, sources_stamp
-from tokenweir.stack.probes import http_ready, url_host
+from tokenweir.stack.probes import bracketed, http_ready, url_host
 from tokenweir.stack.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,7 +36,7 @@ def part(settings: Settings) -> Part:
     url = f"{admin_url(settings)}/healthz"
     return Part(
         name="sidecar",
-        title=f"sidecar on {admin.address}:{admin.port}",
+        title=f"sidecar on {bracketed(admin.address)}:{admin.port}",
         argv=[sys.executable, "-m", "sidecar", "--config", str(settings.path)],
         environment=settings.environment,
         folder=ROOT,
