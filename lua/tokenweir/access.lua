@@ -15,8 +15,8 @@ local pick = require "tokenweir.pick"
 local prediction = require "tokenweir.prediction"
 local quarantine = require "tokenweir.quarantine"
 local request_context = require "tokenweir.request_context"
-local region = require "tokenweir.region"
 local request_id = require "tokenweir.request_id"
+local scoreboard = require "tokenweir.scoreboard"
 local second_opinion = require "tokenweir.second_opinion"
 local sessions = require "tokenweir.sessions"
 local state = require "tokenweir.state"
@@ -174,7 +174,7 @@ function _M.run()
   body.read(r)
   affinity.read(r, settings)
   resolve(r, known, key)
-  region.arrive(r.pool.place)
+  scoreboard.arrive(r.pool.place)
   sessions.identify(r, settings, header("http_x_session_id", usual))
   variant.read(r, known.fleet, header("http_x_precision", usual))
   local control = state.control(known, r.pool)

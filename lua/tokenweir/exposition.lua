@@ -10,6 +10,7 @@ local poller = require "tokenweir.poller"
 local queue_lines = require "tokenweir.queue_lines"
 local redis_state = require "tokenweir.redis_state"
 local region = require "tokenweir.region"
+local scoreboard = require "tokenweir.scoreboard"
 local session_table = require "tokenweir.core.sessions.session_table"
 local slowness_of = require("tokenweir.core.sessions.transfer").slowness
 local state = require "tokenweir.state"
@@ -265,7 +266,7 @@ local function write_state(out, known, now)
   local remembered, moved = session_table.count(region.cache().sessions, now)
   gauge(out, "tokenweir_sessions", "Sessions and responses that are remembered.", remembered)
   gauge(out, "tokenweir_sessions_moved", "Those that live away from their place on the ring.", moved)
-  local _, _, workers = region.live()
+  local _, _, workers = scoreboard.live()
   gauge(out, "tokenweir_workers", "Workers whose reservations count, those that drain included.", workers)
 end
 

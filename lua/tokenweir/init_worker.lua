@@ -17,6 +17,7 @@ local poller_lock = require "tokenweir.poller_lock"
 local posix = require "tokenweir.posix"
 local prepare = require "tokenweir.prepare"
 local region = require "tokenweir.region"
+local scoreboard = require "tokenweir.scoreboard"
 local sessions = require "tokenweir.sessions"
 local state = require "tokenweir.state"
 local targets = require "tokenweir.targets"
@@ -60,7 +61,7 @@ function _M.housekeep(now, pause)
   local known = state.current(now)
   affinity.build(known)
   if is_due("sweep", now, SWEEP_MS) then
-    local dead = region.sweep()
+    local dead = scoreboard.sweep()
     if dead > 0 then
       metrics.add("workers_swept", dead)
     end
@@ -141,7 +142,7 @@ function _M.start()
   posix.keep_freed(FREED_KEPT)
   -- Workers are forked from one master, and would draw the same numbers.
   math.randomseed(ngx.worker.pid() * 65536 + now % 65536)
-  local entry, err = region.claim(ngx.worker.pid())
+  local entry, err = scoreboard.claim(ngx.worker.pid())
   if not entry then
     ngx.log(ngx.ERR, "tokenweir: this worker's load is not seen by the others: ", err)
   end
@@ -167,7 +168,7 @@ function _M.stop()
   lingering.hand_over()
   events.hand_over()
   metrics.flush()
-  region.release()
+  scoreboard.release()
 end
 
 return _M

@@ -8,6 +8,7 @@ local passive_health = require "tokenweir.passive_health"
 local queue_lines = require "tokenweir.queue_lines"
 local redis_clock = require "tokenweir.redis_clock"
 local region = require "tokenweir.region"
+local scoreboard = require "tokenweir.scoreboard"
 
 local floor, max = math.floor, math.max
 local pairs = pairs
@@ -35,7 +36,7 @@ local function buckets_of(sum)
 end
 
 local function backends()
-  local _, workers, count = region.live()
+  local _, workers, count = scoreboard.live()
   local used = 0
   for k = 1, count do
     used = max(used, workers[k].used)
@@ -69,7 +70,7 @@ local function models(known, now, wall)
   local arrivals, queue = {}, {}
   for _, pool in pairs(known.fleet and known.fleet.models or {}) do
     if not arrivals[pool.name] then
-      arrivals[pool.name] = region.arrivals(pool.place)
+      arrivals[pool.name] = scoreboard.arrivals(pool.place)
       local depth, oldest = queue_lines.depth(pool.place), queue_lines.oldest(pool.place)
       if depth > 0 then
         local front, clock = queue_lines.front(pool.place, known.queue.order, now, wall)

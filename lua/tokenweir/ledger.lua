@@ -5,12 +5,13 @@
 --   ledger.first_token(r); ledger.progress(r, tokens); ledger.release(r)
 --
 -- A request is counted on the place that it was reserved on (`r.place`), whatever becomes of the fleet, and taken off
--- exactly once. A worker that dies takes its row with it (`region.lua`).
+-- exactly once. A worker that dies takes its row with it (`scoreboard.lua`).
 local load = require "tokenweir.core.backend.load"
 local policy = require "tokenweir.core.policy"
 local room = require "tokenweir.core.backend.room"
 local region = require "tokenweir.region"
 local lingering = require "tokenweir.lingering"
+local scoreboard = require "tokenweir.scoreboard"
 local step_time = require("tokenweir.core.backend.step_time").of
 
 local add_totals, copy_totals = load.add_totals, load.copy_totals
@@ -120,7 +121,7 @@ function _M.view(known, candidates, count, now)
   end
   view.now, view.stale = now, known.stale
   local _
-  rows, _, row_count = region.live()
+  rows, _, row_count = scoreboard.live()
   peers = region.peers(now)
   turn = turn + 1
   if count > view.settings.score_all_up_to then
@@ -138,7 +139,7 @@ end
 
 --- @return number of sequences that this gateway has in flight at one place
 function _M.count(place)
-  local live, _, count = region.live()
+  local live, _, count = scoreboard.live()
   local n = 0
   for k = 1, count do
     n = n + live[k][place].n
@@ -151,7 +152,7 @@ end
 -- @return tw_load the same
 function _M.sum(into, place)
   load.clear(into)
-  local live, _, count = region.live()
+  local live, _, count = scoreboard.live()
   for k = 1, count do
     load.add(into, live[k][place])
   end
@@ -163,7 +164,7 @@ end
 --   `place`, `reserved_at`
 -- @param index of the backend in `known_fleet`
 function _M.reserve(r, known_fleet, index, now)
-  local own, place = region.own(), known_fleet.place[index]
+  local own, place = scoreboard.own(), known_fleet.place[index]
   if not load.reserve(own.load[place], r) then
     return false
   end
@@ -195,44 +196,44 @@ function _M.claim(r, known_fleet, index, now)
   if after.n - r.n <= seen.n or not is_exceeded(view, index, after) then
     return true
   end
-  region.gives_back()
+  scoreboard.gives_back()
   _M.release(r)
-  region.gave_back(now)
+  scoreboard.gave_back(now)
   return false
 end
 
 --- The first byte of a stream came.
 function _M.first_token(r)
   if r.reserved then
-    load.first_token(region.own().load[r.place], r)
+    load.first_token(scoreboard.own().load[r.place], r)
   end
 end
 
 --- The request's backend was brought so much of its prompt's cache.
 function _M.brought(r, cached)
   if r.reserved then
-    load.brought(region.own().load[r.place], r, cached)
+    load.brought(scoreboard.own().load[r.place], r, cached)
   end
 end
 
 --- An answer began of which no first token will be seen.
 function _M.prefilled(r)
   if r.reserved then
-    load.prefilled(region.own().load[r.place], r)
+    load.prefilled(scoreboard.own().load[r.place], r)
   end
 end
 
 --- The request has produced so many tokens until now.
 function _M.progress(r, tokens)
   if r.reserved then
-    load.progress(region.own().load[r.place], r, tokens)
+    load.progress(scoreboard.own().load[r.place], r, tokens)
   end
 end
 
 --- The prediction of the request has changed.
 function _M.refine(r)
   if r.reserved then
-    load.refine(region.own().load[r.place], r)
+    load.refine(scoreboard.own().load[r.place], r)
   end
 end
 
@@ -254,7 +255,7 @@ function _M.release(r)
     return false
   end
   forget_unseen(r)
-  return load.release(region.own().load[r.place], r)
+  return load.release(scoreboard.own().load[r.place], r)
 end
 
 --- The client left, but the engine may run the request on: what it holds stays reserved until telemetry shows the
@@ -265,7 +266,7 @@ function _M.linger(r, until_ms, now)
     return false
   end
   forget_unseen(r)
-  return lingering.keep(region.own().load[r.place], r, until_ms, now)
+  return lingering.keep(scoreboard.own().load[r.place], r, until_ms, now)
 end
 
 --- The tokens that a request which does not stream has probably produced: what is left of its time after the prefill,
@@ -296,7 +297,7 @@ function _M.advance(known, now)
     if i then
       local tokens = estimate(r, known.fleet, i, now)
       if tokens > 0 then
-        load.progress(region.own().load[r.place], r, tokens)
+        load.progress(scoreboard.own().load[r.place], r, tokens)
       end
     end
   end

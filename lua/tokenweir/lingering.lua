@@ -3,7 +3,7 @@
 local cjson = require "cjson.safe"
 local load = require "tokenweir.core.backend.load"
 local numbering = require "tokenweir.numbering"
-local region = require "tokenweir.region"
+local scoreboard = require "tokenweir.scoreboard"
 
 local dict = ngx.shared.tokenweir_handover
 local exiting = ngx.worker.exiting
@@ -21,7 +21,7 @@ local kept, count = {}, 0
 
 local function hand_over(entry)
   entry.backend = numbering.backend_at(entry.place)
-  load.release(region.own().load[entry.place], entry)
+  load.release(scoreboard.own().load[entry.place], entry)
   if entry.backend then
     entry.reserved = nil
     dict:rpush(QUEUE, cjson.encode(entry))
@@ -60,7 +60,7 @@ local function adopt(now)
     local entry = cjson.decode(text)
     local place = entry and entry.until_ms > now and numbering.backend(entry.backend)
     if place then
-      local own = region.own()
+      local own = scoreboard.own()
       local tokens = entry.tokens
       entry.place, entry.max_tokens, entry.mean = place, entry.most, entry.expected
       entry.sd = sqrt(entry.variance) / entry.n
@@ -107,7 +107,7 @@ function _M.settle(known, now)
   while k <= count do
     local entry = kept[k]
     if over(entry, known, now) then
-      load.release(region.own().load[entry.place], entry)
+      load.release(scoreboard.own().load[entry.place], entry)
       kept[k], kept[count] = kept[count], nil
       count = count - 1
     else

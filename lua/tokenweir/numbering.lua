@@ -8,6 +8,7 @@ local cache_memory = require "tokenweir.core.sessions.cache_memory"
 local clock = require "tokenweir.clock"
 local health = require "tokenweir.core.backend.health"
 local region = require "tokenweir.region"
+local scoreboard = require "tokenweir.scoreboard"
 
 local ffi_string, copy, fill = ffi.string, ffi.copy, ffi.fill
 local now_ms = clock.ms
@@ -44,7 +45,7 @@ local function find(names, count, name)
 end
 
 local function idle_backend(index)
-  local rows, _, count = region.live()
+  local rows, _, count = scoreboard.live()
   for k = 1, count do
     if rows[k][index].n ~= 0 then
       return false
@@ -54,7 +55,7 @@ local function idle_backend(index)
 end
 
 local function idle_model(index)
-  local _, workers, count = region.live()
+  local _, workers, count = scoreboard.live()
   for k = 1, count do
     if workers[k].depth[index] ~= 0 then
       return false

@@ -4,10 +4,11 @@ local ffi = require "ffi"
 local gateways = require "tokenweir.core.queue.gateways"
 local queue_memory = require "tokenweir.core.queue.memory"
 local region = require "tokenweir.region"
+local scoreboard = require "tokenweir.scoreboard"
 
 local hear, somebody, tell = gateways.hear, gateways.somebody, gateways.tell
 local huge, min = math.huge, math.min
-local live, own_entry = region.live, region.own
+local live, own_entry = scoreboard.live, scoreboard.own
 local LAST_CLASS = queue_memory.LAST_CLASS
 
 local _M = {}

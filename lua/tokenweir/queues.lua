@@ -8,12 +8,12 @@ local core = require "tokenweir.core.queue"
 local pick = require "tokenweir.pick"
 local queue_lines = require "tokenweir.queue_lines"
 local queue_metrics = require "tokenweir.queue_metrics"
-local region = require "tokenweir.region"
+local scoreboard = require "tokenweir.scoreboard"
 local state = require "tokenweir.state"
 
 local pick_for, release_rate, soonest, take = pick.pick, pick.release_rate, pick.soonest, pick.take
 local reachable = pick.reachable
-local held, tide_of = queue_lines.held, region.tide
+local held, tide_of = queue_lines.held, scoreboard.tide
 local max = math.max
 local now_ms = clock.ms
 
@@ -50,7 +50,7 @@ end
 
 -- Workers come and go, and the settings change with a snapshot.
 local function refresh(entry, known)
-  local generation = region.generation()
+  local generation = scoreboard.generation()
   if generation ~= entry.generation then
     entry.generation = generation
     local place = entry.place
@@ -106,7 +106,7 @@ local function serve(entry, now)
   end
   if q.stuck and now - swept_at > SWEEP_MS then
     swept_at = now
-    region.sweep()
+    scoreboard.sweep()
   end
 end
 

@@ -15,7 +15,7 @@ local init_worker = require "tokenweir.init_worker"
 local max_wait = require "tokenweir.max_wait"
 local queue_lines = require "tokenweir.queue_lines"
 local queues = require "tokenweir.queues"
-local region = require "tokenweir.region"
+local scoreboard = require "tokenweir.scoreboard"
 local second_opinion = require "tokenweir.second_opinion"
 local semaphore = require "ngx.semaphore"
 local state = require "tokenweir.state"
@@ -25,7 +25,7 @@ local ngx = ngx
 local exiting = ngx.worker.exiting
 local variable = require("tokenweir.variable").get
 local somebody_elsewhere = queue_lines.somebody_elsewhere
-local depth_of, gave_back, held, look = queue_lines.depth, region.gave_back, queue_lines.held, queues.look
+local depth_of, gave_back, held, look = queue_lines.depth, scoreboard.gave_back, queue_lines.held, queues.look
 local MAX_SEQUENCES, MAX_TOKENS, tokens = demand.MAX_SEQUENCES, demand.MAX_TOKENS, demand.whole
 local now_ms = clock.ms
 local max, min = math.max, math.min
@@ -79,7 +79,7 @@ end
 
 --- A place of a backend is about to be given back: until `wake`, nobody passes the first one, which has not been tried
 -- with that place.
-_M.will_wake = region.gives_back
+_M.will_wake = scoreboard.gives_back
 
 --- A place of a backend was given back in this worker: whoever waits here looks at once.
 function _M.wake(now)

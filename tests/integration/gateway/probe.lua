@@ -10,8 +10,8 @@ local metrics = require "tokenweir.metrics"
 local passive_health = require "tokenweir.passive_health"
 local peers = require "tokenweir.peers"
 local queue_lines = require "tokenweir.queue_lines"
-local region = require "tokenweir.region"
 local init_worker = require "tokenweir.init_worker"
+local scoreboard = require "tokenweir.scoreboard"
 local state = require "tokenweir.state"
 
 local RECORD = '"id":"%s-%d","model":"llama","backend":"gpu-a","kind":"chat","outcome":"ok","total_ms":12.5'
@@ -49,7 +49,7 @@ function _M.hold()
   }
   ngx.ctx.r = r
   ledger.reserve(r, known.fleet, index, now)
-  region.arrive(known.fleet.models.llama.place)
+  scoreboard.arrive(known.fleet.models.llama.place)
   local until_ms, tokens = now + tonumber(ngx.var.arg_ms or 100), 0
   local round = held:get("round")
   while clock.ms() < until_ms and held:get("round") == round do

@@ -15,9 +15,7 @@ class Places:
     def __init__(self) -> None:
         self.lua = new_runtime()
         self.lua.require(b"tokenweir.region").open(b"/tmp")
-        self.region = self.lua.require(b"tokenweir.region")
-        self.region.claim(1)
-        self.map = self.region.map()
+        self.lua.require(b"tokenweir.scoreboard").claim(1)
         self.lua.execute(b"require('ffi').fill(require('tokenweir.region').map().backend_name, 1024 * 320)")
         self.numbering = self.lua.require(b"tokenweir.numbering")
 
@@ -34,14 +32,14 @@ class Places:
 
     def set_load(self, place: int, n: int) -> None:
         """Puts load on a place."""
-        self.lua.execute(f"require('tokenweir.region').own().load[{place}].n = {n}".encode())
+        self.lua.execute(f"require('tokenweir.scoreboard').own().load[{place}].n = {n}".encode())
 
 
 @pytest.fixture
 def places() -> Iterator[Places]:
     places = Places()
     yield places
-    places.lua.execute(b"for k = 0, 1023 do require('tokenweir.region').own().load[k].n = 0 end")
+    places.lua.execute(b"for k = 0, 1023 do require('tokenweir.scoreboard').own().load[k].n = 0 end")
 
 
 def test_a_name_keeps_its_place(places: Places) -> None:
