@@ -71,6 +71,23 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def replace_workers(workers: Callable[[], list[int]]) -> None:
+    """Kills every nginx worker, and waits until there are as many others and the old ones are gone.
+
+    One that is about to die may still take a connection.
+    """
+    killed = set(workers())
+    for pid in killed:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+    def replaced() -> bool:
+        now = set(workers())
+        return not now & killed and len(now) >= len(killed)
+
+    wait_until(replaced, what="new workers")
+
+
 class RedisServer:
     """A redis-server on a free port, without persistence unless its options say so."""
 

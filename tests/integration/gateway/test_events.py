@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import json
-import os
-import signal
 import time
 from collections import Counter
 
@@ -13,7 +11,7 @@ import pytest
 import redis
 
 from tests.integration.gateway.gateway import Gateway
-from tests.integration.servers import RedisServer, wait_until
+from tests.integration.servers import RedisServer, replace_workers, wait_until
 from tokenweir.contract import names
 from tokenweir.contract.records import Completion
 
@@ -169,9 +167,7 @@ def test_what_a_worker_could_not_send_before_it_exited_is_sent_by_the_others(
 def test_records_go_on_after_a_worker_was_killed(gateway: Gateway, stream: Stream) -> None:
     emit(gateway, 10, 10)
     wait_until(lambda: len(stream.records()) == 100)
-    for pid in gateway.nginx.workers():
-        os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: len(gateway.nginx.workers()) == 2)
+    replace_workers(gateway.nginx.workers)
     emit(gateway, 10, 10)
     wait_until(lambda: len(stream.records()) == 200)
     assert stream.lost() == 0

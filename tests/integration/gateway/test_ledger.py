@@ -16,7 +16,7 @@ import pytest
 
 from tests.integration.gateway.conftest import Publish
 from tests.integration.gateway.gateway import Gateway, backend
-from tests.integration.servers import is_alive, wait_until
+from tests.integration.servers import is_alive, replace_workers, wait_until
 
 StartGateway = Callable[..., Gateway]
 
@@ -116,13 +116,9 @@ def test_killing_every_worker_again_and_again_leaves_nothing(
 ) -> None:
     held = []
     for _ in range(5):
-        wait_until(lambda: len(gateway.nginx.workers()) == 2, what="new workers")
         held += [clients.submit(hold, gateway, stream=1) for _ in range(10)]
         wait_until(lambda: answers(gateway) > 0, what="a reservation")
-        for pid in gateway.nginx.workers():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: len(gateway.nginx.workers()) == 2, what="new workers")
+        replace_workers(gateway.nginx.workers)
     gateway.let_go()
     for future in held:
         future.result()
@@ -257,41 +253,6 @@ def test_foreign_load_counts_only_while_the_snapshot_is_fresh(gateway: Gateway, 
     wait_until(lambda: gateway.json("view")["gpu-a"]["n"] == 0, what="staleness")
 
 
-def test_a_request_left_by_its_client_lingers_until_its_predicted_end(gateway: Gateway) -> None:
-    assert gateway.get("hold", ms=50, linger=4000).status_code == 200
-    assert gateway.json("own")["gpu-a"]["n"] == 1
-    settle(gateway)
-
-
-def test_a_lingering_request_ends_when_the_engine_is_seen_idle(gateway: Gateway, publish: Publish) -> None:
-    gateway.get("hold", ms=50, linger=60_000)
-    with publish.again(backends=[backend("gpu-a", load=1, load_age_ms=0), backend("gpu-b")]):
-        time.sleep(0.8)
-        assert gateway.json("own")["gpu-a"]["n"] == 1
-    with publish.again(backends=[backend("gpu-a", load=0, load_age_ms=0), backend("gpu-b")]):
-        settle(gateway)
-
-
-def test_an_idle_reading_from_before_the_client_left_ends_nothing(gateway: Gateway, publish: Publish) -> None:
-    gateway.get("hold", ms=50, linger=60_000)
-    with publish.again(backends=[backend("gpu-a", load=0, load_age_ms=30_000), backend("gpu-b")]):
-        time.sleep(1)
-        assert gateway.json("own")["gpu-a"]["n"] == 1
-
-
-def test_lingering_requests_survive_a_reload(gateway: Gateway) -> None:
-    for k in range(4):
-        gateway.get("hold", ms=50, linger=6000 if k else 60_000)
-    assert gateway.json("own")["gpu-a"]["n"] == 4
-    gateway.nginx.reload()
-    wait_until(lambda: len(gateway.nginx.workers()) == 2, what="old workers gone")
-    wait_until(
-        lambda: gateway.json("own")["gpu-a"]["n"] == 1, what="the predicted end of three, and adoption"
-    )
-    time.sleep(0.5)
-    assert gateway.json("own")["gpu-a"]["n"] == 1
-
-
 def test_a_request_that_does_not_stream_moves_on_with_time(
     gateway: Gateway, clients: concurrent.futures.ThreadPoolExecutor
 ) -> None:
@@ -344,9 +305,7 @@ def test_the_queue_of_all_workers_is_seen_and_a_dead_waiter_leaves_it(
     series = 'tokenweir_queue_depth{model="llama",priority="normal"}'
     wait_until(lambda: gateway.metrics()[series] == 1)
     assert gateway.metrics()['tokenweir_queue_oldest_seconds{model="llama",priority="normal",key=""}'] < 20
-    for pid in gateway.nginx.workers():
-        os.kill(pid, signal.SIGKILL)
+    replace_workers(gateway.nginx.workers)
     for future in waiting:
         future.result()
-    wait_until(lambda: len(gateway.nginx.workers()) == 2, what="new workers")
     wait_until(lambda: gateway.metrics()[series] == 0)

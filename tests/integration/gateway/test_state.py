@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 import itertools
-import json
-import os
-import signal
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-import redis
 
 from tests.integration.gateway.gateway import Gateway, backend, settings, snapshot
-from tests.integration.servers import RedisServer, quickest, wait_until
+from tests.integration.servers import RedisServer, quickest, replace_workers, wait_until
 
 Publish = Callable[..., None]
-StartGateway = Callable[..., Gateway]
-
-
-def kept(gateway: Gateway, document: str) -> list[Path]:
-    """The copies of a document on disk: it has two files, which are written in turn."""
-    paths = [gateway.nginx.folder / f"{document}.{suffix}" for suffix in "ab"]
-    return [path for path in paths if path.stat().st_size > 0]
 
 
 def test_a_gateway_follows_the_snapshot_and_the_settings(gateway: Gateway) -> None:
@@ -141,34 +129,6 @@ def test_changed_settings_are_followed(gateway: Gateway, redis_server: RedisServ
     assert gateway.json("state")["settings"]["limits"]["tries"] == 5
 
 
-def test_a_command_that_redis_refuses_is_told_once_and_the_connection_given_up(
-    gateway: Gateway, redis_server: RedisServer
-) -> None:
-    client = redis_server.client()
-    client.delete("tw:stats", "tw:gateways")
-    connections = client.info("stats")["total_connections_received"]
-    client.lpush("tw:stats", "x")
-    client.set("tw:gateways", "x")
-    errors = "tokenweir_redis_errors_total"
-    wait_until(lambda: gateway.metrics()[errors] >= 20, what="refused commands")
-    assert gateway.nginx.error_log().count("Redis refused a command") == 1, "both are of the wrong type"
-    assert client.info("stats")["total_connections_received"] >= connections + 10
-    client.delete("tw:stats", "tw:gateways")
-    client.set("tw:snapshot", snapshot(1, 9))
-    wait_until(lambda: gateway.json("state")["sequence"] == 9, what="the next snapshot")
-
-
-def test_a_redis_that_answers_by_errors_alone_is_not_up(gateway: Gateway, redis_server: RedisServer) -> None:
-    redis_server.client().acl_setuser("admin", enabled=True, nopass=True, keys="*", commands=["+@all"])
-    admin = redis.Redis(port=redis_server.port, username="admin", password="any")
-    admin.acl_setuser("default", enabled=True, nopass=True, keys="*", commands=["-@all"])
-    wait_until(lambda: gateway.metrics()["tokenweir_redis_up"] == 0, what="the gauge")
-    assert gateway.json("state")["backends"] == ["gpu-a", "gpu-b"]
-    wait_until(lambda: "Redis does not answer" in gateway.nginx.error_log(), what="a line in the log")
-    admin.acl_setuser("default", enabled=True, nopass=True, keys="*", commands=["+@all"])
-    wait_until(lambda: gateway.metrics()["tokenweir_redis_up"] == 1, what="the gauge")
-
-
 def test_a_deposed_leaders_snapshot_is_refused(gateway: Gateway, redis_server: RedisServer) -> None:
     client = redis_server.client()
     client.set("tw:snapshot", snapshot(5, 1))
@@ -190,116 +150,11 @@ def test_an_emptied_redis_does_not_lock_the_gateway_out(gateway: Gateway, redis_
     wait_until(lambda: gateway.json("state")["backends"] == ["gpu-c"])
 
 
-def test_redis_away_is_logged_once_and_the_gateway_goes_on(
-    gateway: Gateway, redis_server: RedisServer, publish: Publish
-) -> None:
-    redis_server.stop()
-    wait_until(lambda: gateway.metrics()["tokenweir_redis_up"] == 0, what="the gauge")
-
-    def errors() -> list[str]:
-        return [line for line in gateway.nginx.error_log().splitlines() if "[error]" in line]
-
-    # One that was just being read from breaks in another way than those that are not made any more.
-    wait_until(lambda: any("connect: connection refused" in line for line in errors()), what="the reason")
-    told = errors()
-    time.sleep(2)
-    assert gateway.json("state")["backends"] == ["gpu-a", "gpu-b"]
-    assert gateway.get("hold", ms=10).status_code == 200
-    assert errors() == told
-    reasons = [line.partition("what is known: ")[2] for line in told if "Redis does not answer" in line]
-    assert len(reasons) == len(set(reasons))
-
-    redis_server.start()
-    publish(fence=1, sequence=2)
-    wait_until(lambda: gateway.json("state")["sequence"] == 2, what="the new snapshot")
-    wait_until(lambda: gateway.metrics()["tokenweir_redis_up"] == 1, what="the gauge")
-
-
-def test_a_frozen_redis_holds_nothing_up(
-    gateway: Gateway, redis_server: RedisServer, publish: Publish
-) -> None:
-    redis_server.freeze()
-    wait_until(lambda: gateway.metrics()["tokenweir_redis_up"] == 0, what="the gauge")
-
-    def serve() -> float:
-        began = time.monotonic()
-        assert gateway.get("hold", ms=10).status_code == 200
-        return time.monotonic() - began
-
-    assert quickest(serve, enough=0.25) < 0.25
-    redis_server.thaw()
-    wait_until(lambda: gateway.metrics()["tokenweir_redis_up"] == 1, what="the gauge")
-
-
 def test_another_worker_polls_when_the_one_that_polled_is_killed(gateway: Gateway, publish: Publish) -> None:
     for number in range(2, 5):
-        for pid in gateway.nginx.workers():
-            os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: len(gateway.nginx.workers()) == 2)
+        replace_workers(gateway.nginx.workers)
         publish(sequence=number)
         gateway.wait_for("snapshot", number)
-
-
-def test_a_gateway_starts_from_disk_while_redis_is_away_and_calls_it_stale(
-    gateway: Gateway, start_gateway: StartGateway, redis_server: RedisServer
-) -> None:
-    wait_until(lambda: kept(gateway, "snapshot"), what="the copy on disk")
-    gateway.nginx.stop()
-    redis_server.stop()
-    again = start_gateway()
-    known = again.json("state")
-    assert known["backends"] == ["gpu-a", "gpu-b"]
-    assert known["settings"]["version"] == 1
-    assert known["stale"]
-    assert known["age_ms"] == -1
-
-
-def test_a_snapshot_from_disk_stays_stale_when_redis_still_holds_the_same(
-    gateway: Gateway, start_gateway: StartGateway, publish: Publish
-) -> None:
-    wait_until(lambda: kept(gateway, "snapshot"), what="the copy on disk")
-    gateway.nginx.stop()
-    again = start_gateway()
-    time.sleep(0.5)
-    assert again.json("state")["stale"]
-    publish(sequence=2)
-    wait_until(lambda: not again.json("state")["stale"])
-
-
-def test_a_snapshot_from_disk_gives_way_to_a_lower_fence(
-    gateway: Gateway, start_gateway: StartGateway, redis_server: RedisServer
-) -> None:
-    redis_server.client().set("tw:snapshot", snapshot(1000, 1))
-    wait_until(lambda: gateway.json("state")["fence"] == 1000)
-    wait_until(
-        lambda: any('"fence": 1000' in path.read_text() for path in kept(gateway, "snapshot")),
-        what="the copy on disk",
-    )
-    gateway.nginx.stop()
-    redis_server.client().set("tw:snapshot", snapshot(7, 1))
-    again = start_gateway()
-    wait_until(lambda: again.json("state")["fence"] == 7)
-
-
-def test_a_spoiled_file_on_disk_is_not_believed(
-    gateway: Gateway, start_gateway: StartGateway, redis_server: RedisServer
-) -> None:
-    wait_until(lambda: kept(gateway, "snapshot"), what="the copy on disk")
-    gateway.nginx.stop()
-    redis_server.stop()
-    for path in kept(gateway, "snapshot"):
-        path.write_bytes(path.read_bytes()[:-10])
-    assert start_gateway().json("state").get("backends") is None
-
-
-def test_workers_of_another_user_keep_the_disk_copy(gateway: Gateway) -> None:
-    """Where the tests run as root, nginx's workers run as nobody: they could not make these files."""
-    wait_until(lambda: kept(gateway, "settings"), what="the copy on disk")
-    path = kept(gateway, "settings")[0]
-    header, body = path.read_text().split("\n", 1)
-    assert header.startswith("tokenweir 1 ")
-    assert json.loads(body)["version"] == 1
-    assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_after_a_reload_the_new_workers_know_the_snapshot_and_its_age(gateway: Gateway) -> None:
@@ -308,54 +163,6 @@ def test_after_a_reload_the_new_workers_know_the_snapshot_and_its_age(gateway: G
     known = gateway.json("state")
     assert known["backends"] == ["gpu-a", "gpu-b"]
     assert known["age_ms"] > 1000
-
-
-def test_a_gateway_logs_in_as_its_redis_user(
-    start_gateway: StartGateway, redis_server: RedisServer, publish: Publish, tmp_path: Path
-) -> None:
-    publish()
-    client = redis_server.client()
-    client.acl_setuser(
-        "gateway",
-        enabled=True,
-        passwords=["+secret"],
-        keys=["tw:*"],
-        commands=[
-            *("+get", "+getrange", "+mget", "+set", "+zadd", "+zrevrange", "+zremrangebyscore"),
-            *("+xadd", "+xrange", "+xtrim", "+time"),
-        ],
-    )
-    client.acl_setuser("default", enabled=False, reset=False)
-    secret = tmp_path / "password"
-    secret.write_text("secret\n")
-    gateway = start_gateway(redis={"user": "gateway", "password_file": str(secret)})
-    wait_until(lambda: gateway.json("state").get("backends"), what="the snapshot")
-    gateway.get("emit", count=3)
-    wait_until(lambda: gateway.metrics()["tokenweir_events_sent_total"] == 3)
-    assert gateway.metrics()["tokenweir_redis_errors_total"] == 0
-
-
-def test_a_wrong_redis_password_is_told(
-    start_gateway: StartGateway, redis_server: RedisServer, tmp_path: Path
-) -> None:
-    secret = tmp_path / "password"
-    secret.write_text("wrong")
-    gateway = start_gateway(redis={"user": "gateway", "password_file": str(secret)})
-    wait_until(lambda: "AUTH: WRONGPASS" in gateway.nginx.error_log())
-    assert gateway.metrics()["tokenweir_redis_up"] == 0
-
-
-def test_a_missing_permission_is_told_once_and_the_rest_goes_on(
-    start_gateway: StartGateway, redis_server: RedisServer, publish: Publish
-) -> None:
-    publish()
-    redis_server.client().acl_setuser(
-        "default", enabled=True, nopass=True, keys=["*"], commands=["+@all", "-zadd"]
-    )
-    gateway = start_gateway()
-    wait_until(lambda: gateway.json("state").get("backends"), what="the snapshot")
-    time.sleep(0.5)
-    assert gateway.nginx.error_log().count("Redis refused a command") == 1
 
 
 def test_a_large_snapshot_is_followed(gateway: Gateway, publish: Publish) -> None:

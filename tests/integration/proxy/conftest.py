@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.integration.proxy.gateway import Gateway, backend
-from tests.integration.servers import RedisServer
-from tests.integration.upstream import Upstream
+from tests.integration.servers import RedisServer, wait_until
+from tests.integration.upstream import Answer, Upstream
 from tokenweir.contract.records import Backend
 
 
@@ -87,6 +90,33 @@ def pair(
     first, second = start_upstream("gpu-a"), start_upstream("gpu-b")
     backends = [backend(first), backend(second)]
     return start_gateway(backends, workers=1, policy="round_robin"), first, second
+
+
+@pytest.fixture
+def narrow(start_gateway: Callable[..., Gateway], upstream: Upstream) -> Gateway:
+    """A gateway before `upstream`, which takes one request at a time."""
+    return start_gateway([backend(upstream, concurrency=1)])
+
+
+@pytest.fixture
+def busy(narrow: Gateway, upstream: Upstream) -> Iterator[Gateway]:
+    """A gateway at which every request has to wait: others come all the time."""
+    upstream.answer = Answer(delay=0.1)
+    stop = threading.Event()
+
+    def load() -> None:
+        while not stop.is_set():
+            with contextlib.suppress(httpx.TransportError):
+                narrow.post(user="load")
+
+    threads = [threading.Thread(target=load) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: narrow.metric("tokenweir_queue_depth") > 0, what="a queue")
+    yield narrow
+    stop.set()
+    for thread in threads:
+        thread.join()
 
 
 def openssl(*arguments: str, folder: Path) -> None:

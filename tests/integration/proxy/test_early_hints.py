@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import http.client
 import json
 import re
-import shutil
 import socket
 import ssl
-import subprocess
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import aiohttp
-import httpx
-import openai
 import pytest
-import requests
-import urllib3
 
 from tests.integration.proxy.gateway import Gateway, backend
 from tests.integration.servers import wait_until
@@ -30,35 +19,8 @@ from tests.integration.upstream import Answer, Upstream, held
 
 Start = Callable[..., Gateway]
 ASKS = {"X-Accept-Early-Hints": "1"}
+PLAIN = "ttt"
 MESSAGES: list[Any] = [{"role": "user", "content": "hi"}]
-CLIENTS = Path(__file__).resolve().parents[1] / "clients"
-PLAIN, STREAMED = "ttt", "t0t1t2"
-
-
-@pytest.fixture
-def narrow(start_gateway: Start, upstream: Upstream) -> Gateway:
-    return start_gateway([backend(upstream, concurrency=1)])
-
-
-@pytest.fixture
-def busy(narrow: Gateway, upstream: Upstream) -> Iterator[Gateway]:
-    """A gateway at which every request has to wait: others come all the time."""
-    upstream.answer = Answer(delay=0.1)
-    stop = threading.Event()
-
-    def load() -> None:
-        while not stop.is_set():
-            with contextlib.suppress(httpx.TransportError):
-                narrow.post(user="load")
-
-    threads = [threading.Thread(target=load) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    wait_until(lambda: narrow.metric("tokenweir_queue_depth") > 0, what="a queue")
-    yield narrow
-    stop.set()
-    for thread in threads:
-        thread.join()
 
 
 def request_bytes(version: str = "1.1", **headers: str) -> bytes:
@@ -250,110 +212,4 @@ def test_a_client_that_leaves_after_a_hint_gives_up_its_place(narrow: Gateway, u
 # Clients that bear a 103: both answers of one connection are theirs.
 
 
-def check(gateway: Gateway, answers: list[str]) -> None:
-    assert answers == [PLAIN, STREAMED]
-    wait_until(lambda: gateway.metric("tokenweir_early_hints_total") >= 2, what="two hints")
-
-
-def test_openai_python(busy: Gateway) -> None:
-    with openai.OpenAI(
-        base_url=f"{busy.url}/v1", api_key="none", max_retries=0, default_headers=ASKS
-    ) as client:
-        plain = client.chat.completions.create(model="llama", messages=MESSAGES)
-        stream = client.chat.completions.create(model="llama", messages=MESSAGES, stream=True)
-        text = "".join(chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices)
-    check(busy, [plain.choices[0].message.content or "", text])
-
-
-def streamed(text: str) -> str:
-    """What a stream's events say."""
-    events = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
-    return "".join(event["choices"][0]["delta"].get("content", "") for event in events if event["choices"])
-
-
-def body(**members: Any) -> dict[str, Any]:
-    return {"model": "llama", "messages": MESSAGES, **members}
-
-
-def test_httpx(busy: Gateway) -> None:
-    with httpx.Client(base_url=busy.url, headers=ASKS, timeout=30, trust_env=False) as client:
-        plain = client.post("/v1/chat/completions", json=body()).json()
-        text = client.post("/v1/chat/completions", json=body(stream=True)).text
-    check(busy, [plain["choices"][0]["message"]["content"], streamed(text)])
-
-
-async def test_aiohttp(busy: Gateway) -> None:
-    async with aiohttp.ClientSession(base_url=busy.url, headers=ASKS) as session:
-        async with session.post("/v1/chat/completions", json=body()) as answer:
-            plain = await answer.json()
-        async with session.post("/v1/chat/completions", json=body(stream=True)) as answer:
-            text = await answer.text()
-    check(busy, [plain["choices"][0]["message"]["content"], streamed(text)])
-
-
-def test_curl(busy: Gateway) -> None:
-    url = f"{busy.url}/v1/chat/completions"
-
-    def arguments(**members: Any) -> list[str]:
-        return ["-sS", "-H", "X-Accept-Early-Hints: 1", "--json", json.dumps(body(**members)), url]
-
-    command = ["curl", *arguments(), "--next", *arguments(stream=True)]
-    output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
-    plain, end = json.JSONDecoder().raw_decode(output)
-    check(busy, [plain["choices"][0]["message"]["content"], streamed(output[end:])])
-
-
-@pytest.fixture(scope="session")
-def node() -> str:
-    """Node, of the test environment or of the machine, with the packages of `tests/integration/clients`."""
-    folder = Path(sys.executable).parent
-    program = shutil.which("node", path=f"{folder}:/usr/local/bin:/usr/bin")
-    assert program, "no node: make venv installs one"
-    if not (CLIENTS / "node_modules/openai/package.json").exists():
-        npm = shutil.which("npm", path=f"{folder}:/usr/local/bin:/usr/bin")
-        assert npm, "no npm: make venv installs one"
-        subprocess.run([npm, "ci", "--silent"], cwd=CLIENTS, check=True, timeout=110)
-    return program
-
-
-@pytest.mark.parametrize("script", ["openai_client.mjs", "fetch_client.mjs"])
-def test_node(busy: Gateway, node: str, script: str) -> None:
-    command = [node, str(CLIENTS / script), busy.url]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stderr
-    answers = json.loads(done.stdout)
-    check(busy, [answers["plain"], answers["streamed"]])
-
-
 # Clients that take a 103 for the answer: they do not ask, and nothing is another for them.
-
-
-def twice(ask: Callable[[dict[str, Any]], str]) -> list[str]:
-    plain = json.loads(ask(body()))
-    return [plain["choices"][0]["message"]["content"], streamed(ask(body(stream=True)))]
-
-
-def test_requests(busy: Gateway) -> None:
-    with requests.Session() as session:
-        session.trust_env = False
-        url = f"{busy.url}/v1/chat/completions"
-        assert twice(lambda members: session.post(url, json=members, timeout=30).text) == [PLAIN, STREAMED]
-
-
-def test_urllib3(busy: Gateway) -> None:
-    with urllib3.PoolManager(maxsize=1) as pool:
-        url = f"{busy.url}/v1/chat/completions"
-        answers = twice(lambda members: pool.request("POST", url, json=members).data.decode())
-    assert answers == [PLAIN, STREAMED]
-
-
-def test_http_client(busy: Gateway) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", busy.port, timeout=30)
-
-    def ask(members: dict[str, Any]) -> str:
-        headers = {"Content-Type": "application/json"}
-        connection.request("POST", "/v1/chat/completions", json.dumps(members), headers)
-        return connection.getresponse().read().decode()
-
-    assert twice(ask) == [PLAIN, STREAMED]
-    connection.close()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.integration.proxy.gateway import Gateway, backend
-from tests.integration.servers import wait_until
+from tests.integration.servers import replace_workers, wait_until
 from tests.integration.upstream import Answer, Upstream, held
 from tokenweir.render import Paths
 
@@ -74,9 +74,7 @@ def test_a_killed_worker_s_requests_leave_the_ledger(gateway: Gateway, upstream:
     upstream.answer = Answer(tokens=200, gap=0.1)
     connections = [gateway.open(stream=True) for _ in range(4)]
     wait_until(lambda: gateway.inflight() == 4, what="four streams")
-    for pid in gateway.workers():
-        os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: len(gateway.workers()) == 2, what="new workers")
+    replace_workers(gateway.workers)
     gateway.settle()
     for connection in connections:
         connection.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import time
 from collections import Counter
@@ -15,7 +14,7 @@ import httpx
 import pytest
 
 from tests.integration.proxy.gateway import Gateway, backend
-from tests.integration.servers import wait_until
+from tests.integration.servers import replace_workers, wait_until
 from tests.integration.upstream import Answer, Upstream, held
 from tokenweir.contract.records import Backend, State
 
@@ -161,10 +160,7 @@ def test_a_worker_that_dies_loses_no_session(start_gateway: Start, four: list[Up
     session = next(name for name in (f"s{k}" for k in range(20)) if ask(gateway, name) == "gpu-0")
     gateway.publish(*fleet(four, gpu_0={"memory": 0.9}))
     there = ask(gateway, session)
-    before = set(gateway.workers())
-    for pid in before:
-        os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: len(set(gateway.workers()) - before) == 2, what="new workers")
+    replace_workers(gateway.workers)
     wait_until(lambda: gateway.get("/readyz").status_code == 200, what="a ready gateway")
     gateway.publish(*fleet(four))
     assert ask(gateway, session) == there

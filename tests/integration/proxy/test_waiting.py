@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Callable
@@ -12,7 +11,7 @@ import httpx
 import pytest
 
 from tests.integration.proxy.gateway import Gateway, backend
-from tests.integration.servers import PATIENCE, wait_until
+from tests.integration.servers import PATIENCE, replace_workers, wait_until
 from tests.integration.upstream import Answer, Received, Upstream, held
 
 Start = Callable[..., Gateway]
@@ -211,10 +210,8 @@ def test_a_dead_worker_s_place_is_free_again(narrow: Gateway, upstream: Upstream
     upstream.answer = Answer(permits=held())
     first = narrow.open()
     wait_until(lambda: narrow.inflight() == 1, what="the first request")
-    for pid in narrow.workers():
-        os.kill(pid, signal.SIGKILL)
+    replace_workers(narrow.workers)
     upstream.answer = Answer()
-    wait_until(lambda: len(narrow.workers()) == 2, what="new workers")
 
     def served() -> bool:
         try:
