@@ -1,7 +1,7 @@
 --- The request's body: read, parsed where it is JSON that we understand, and changed by offset.
 --
--- Up to `client_body_buffer_size` nginx keeps it in memory. A larger one is in a file, which a worker thread reads: the
--- worker itself never blocks on it, and it is never let through unread.
+-- Up to `client_body_buffer_size` nginx keeps it in memory. A larger one is in a file, which a worker thread reads, as
+-- it does one in memory of very many values: the worker itself never blocks on it, and it is never let through unread.
 local body_bytes = require "tokenweir.body_bytes"
 local burst = require "tokenweir.core.body.burst"
 local bytes = require "tokenweir.core.bytes"
@@ -29,6 +29,10 @@ local BODILESS = { GET = true, HEAD = true, DELETE = true, OPTIONS = true }
 
 --- Reading more than so many bytes again would hold the worker up for more than some 20 us.
 local MOST_READ_AGAIN = 16384
+
+--- Values that a worker reads by itself (see `json/walk.lua`). What a body costs is told by them: 15 to 100 ns each,
+-- and hardly anything for the length of a text. A long conversation with many tools has some thousands.
+local MOST_VALUES = 16384
 
 --- Members given several times are made to say the same; a body must not be made much longer by that.
 local MOST_GROWTH = 65536
@@ -79,13 +83,12 @@ local function inspect(what, path, how)
   return found
 end
 
-local function parse_file(r, path)
-  local found = inspect("inspect", path, r.kind)
+local function adopt(r, found, path)
   if not found.ok then
     return refuse_unless_other(r, found.code, found.message, found.param)
   end
   request.adopt(r.parsed, found, path)
-  r.digest = found.digest  -- nothing of it can be hashed later without reading the file again
+  r.digest = found.digest  -- nothing of it can be hashed later without reading it again
 end
 
 -- Forms (audio, files) are looked into for their model only; everything else below /v1/ is JSON.
@@ -148,10 +151,12 @@ function _M.read(r)
     end
   end
   if path then
-    return parse_file(r, path)
+    return adopt(r, inspect("inspect", path, r.kind), path)
   end
-  local ok, code, message, param = request.parse_bytes(r.kind, p or EMPTY, size or 0, r.parsed)
-  if not ok then
+  local ok, code, message, param = request.parse_bytes(r.kind, p or EMPTY, size or 0, r.parsed, MOST_VALUES)
+  if ok == false then
+    return adopt(r, inspect("inspect_text", get_body_data(), r.kind))
+  elseif not ok then
     return refuse_unless_other(r, code, message, param)
   end
   local conflict = r.parsed.conflict
@@ -163,7 +168,7 @@ end
 --- Puts aside what was read of a request's body while it waits: it is cheaper to be read again than to be kept.
 function _M.put_aside(r)
   local parsed = r.parsed
-  if not parsed.kind or parsed.file or parsed.size > MOST_READ_AGAIN then
+  if not parsed.kind or parsed.found or parsed.size > MOST_READ_AGAIN then
     return
   end
   if r.blocks then

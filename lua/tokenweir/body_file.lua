@@ -1,10 +1,12 @@
---- Request bodies that nginx put into a file, for a worker thread, which may block.
+--- Request bodies that take a worker too long: those that nginx put into a file, and those in memory that hold very
+-- many values. For a worker thread, which may block.
 --
 --     local ran, result = ngx.run_worker_thread("tokenweir", "tokenweir.body_file", "inspect", path, "chat")
 --
 -- Everything passed and returned is plain values, as the thread has a Lua of its own.
 local ffi = require "ffi"
 local burst = require "tokenweir.core.body.burst"
+local bytes = require "tokenweir.core.bytes"
 local features = require "tokenweir.core.prediction.features"
 local form = require "tokenweir.core.body.form"
 local mapped_file = require "tokenweir.mapped_file"
@@ -68,6 +70,21 @@ local function plain(out)
   return result
 end
 
+local function read(kind, p, size)
+  local ok, code, message, param = request.parse_bytes(kind, p, size, parsed)
+  local result
+  if not ok then
+    result = refused(code, message, param)
+  elseif parsed.conflict then
+    result = refused("invalid_member", format("'%s' is given twice with different values.", parsed.conflict),
+      parsed.conflict)
+  else
+    result = plain(parsed)
+  end
+  request.clear(parsed)
+  return result
+end
+
 --- What `request.parse` finds, of a body in a file.
 --
 -- A member that Tokenweir reads and that is given twice with different values is refused here: making the occurrences
@@ -84,19 +101,18 @@ function _M.inspect(path, kind)
   if not file then
     return refused("unreadable", trouble)
   end
-  local ok, code, message, param = request.parse_bytes(kind, file.p, file.size, parsed)
-  local result
-  if not ok then
-    result = refused(code, message, param)
-  elseif parsed.conflict then
-    result = refused("invalid_member", format("'%s' is given twice with different values.", parsed.conflict),
-      parsed.conflict)
-  else
-    result = plain(parsed)
-  end
-  request.clear(parsed)
+  local result = read(kind, file.p, file.size)
   mapped_file.close(file)
   return result
+end
+
+--- The same of a body in memory.
+-- @tparam string text
+function _M.inspect_text(text, kind)
+  local found = read(kind, bytes.of(text), #text)
+  -- No tail call: the text has to be there until it is read.
+  found.size = #text
+  return found
 end
 
 --- What `core/body/form.model` finds, of a form in a file.

@@ -48,6 +48,11 @@ def thread() -> Thread:
     return Thread()
 
 
+def plain(value: Any) -> Any:
+    """A Lua table as a dictionary."""
+    return {k: plain(v) for k, v in value.items()} if hasattr(value, "items") else value
+
+
 def anonymous_bytes() -> int:
     """Memory of this process that is its own, not the kernel's copy of files."""
     for line in Path("/proc/self/status").read_text().splitlines():
@@ -146,6 +151,17 @@ def test_it_finds_what_is_found_in_memory(thread: Thread, tmp_path: Path, body: 
     assert thread.request.text(out, b"prompt_cache_key") == thread.request.text(parsed, b"prompt_cache_key")
     for name in body:
         assert thread.request.span(out, name.encode()) == thread.request.span(parsed, name.encode())
+
+
+def test_a_body_in_memory_is_read_as_one_in_a_file(thread: Thread, tmp_path: Path) -> None:
+    path = tmp_path / "body"
+    bias = {str(k): -100 for k in range(30_000)}
+    for body in (*BODIES, {"model": "m", "logit_bias": bias, "n": 2}, {"model": 7}):
+        path.write_bytes(json.dumps(body).encode())
+        found = thread.body_file.inspect_text(path.read_bytes(), b"chat")
+        expected = thread.inspect(path)
+        for name, value in expected.items():
+            assert plain(found[name.encode()]) == plain(value), name
 
 
 def test_an_adopted_body_leaves_nothing_for_the_next_request(thread: Thread, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ local nodes = require "tokenweir.core.json.node"
 
 local ffi_string = ffi.string
 local number, same = bytes.number, bytes.same
-local node, NOTHING, walk = nodes.new, nodes.NOTHING, json.walk
+local node, NOTHING, walk, ALL = nodes.new, nodes.NOTHING, json.walk, json.ALL
 
 local OUTPUT, FINISH, KIND, STATUS, OBJECT, ERROR, REASON = 1, 2, 3, 4, 5, 6, 7
 local COMPLETION_TOKENS, PROMPT_TOKENS, CACHED_TOKENS = 8, 9, 10
@@ -195,7 +195,7 @@ end
 -- @treturn number the offset after it; or nil, what is wrong, its offset
 function _M.read(state, p, i, n)
   state.has_output, state.outputs, state.plain = false, 0, true
-  return walk(p, i, n, ROOT, on, state, false)
+  return walk(p, i, n, ROOT, on, state, false, ALL)
 end
 
 --- Fills from llama.cpp's timings what `usage` did not tell.

@@ -25,7 +25,7 @@ local ipairs = ipairs
 local pointer = ffi.typeof("const uint8_t *")
 local same = bytes.same
 local clear_blocks = prefix_blocks.clear
-local walk = json.walk
+local walk, ALL, TOO_MANY = json.walk, json.ALL, json.TOO_MANY
 
 local NAMES, TAGS, BY_KIND = shape.NAMES, shape.TAGS, shape.BY_KIND
 local LAST_STRICT = shape.LAST_STRICT
@@ -66,7 +66,7 @@ function on.member(out, at, _, name, first)
   local k = out.members + 1
   out.members = k
   if k > MAX_MEMBERS then
-    return
+    return true
   end
   local tag = at.tag
   out.names[k], out.tags[k], out.firsts[k] = name, tag, first
@@ -83,9 +83,6 @@ end
 
 function on.ended(out, p, last)
   local k = out.members
-  if k > MAX_MEMBERS then
-    return
-  end
   local tag, first = out.tags[k], out.firsts[k]
   out.lasts[k] = last
   if tag == 0 then
@@ -156,7 +153,8 @@ local function sum_up(out, kind)
 end
 
 --- As `parse`, of `size` bytes at `p`, where `p[size]` can be read and is 0. `p` must live as long as `out` is used.
-function _M.parse_bytes(kind, p, size, out)
+-- @tparam[opt] number most values after which it gives up (`json/walk.lua`), and returns false
+function _M.parse_bytes(kind, p, size, out, most)
   if out.kind or not out.tally then
     _M.clear(out)
   end
@@ -172,13 +170,15 @@ function _M.parse_bytes(kind, p, size, out)
     return invalid_json(first == size and "the body is empty, expected '{'" or "expected '{'", first)
   end
   out.object = first
-  local last, what, at = walk(p, first, size, BY_KIND[kind], on, out, true)
-  if not last then
+  local last, what, at = walk(p, first, size, BY_KIND[kind], on, out, true, most or ALL)
+  if out.members > MAX_MEMBERS then
+    return nil, "too_many_members", format("The body has more than %d members.", MAX_MEMBERS)
+  elseif what == TOO_MANY then
+    return false
+  elseif not last then
     return invalid_json(what, at)
   elseif last ~= size then
     return invalid_json("expected nothing more after the object, found data", last)
-  elseif out.members > MAX_MEMBERS then
-    return nil, "too_many_members", format("The body has more than %d members.", MAX_MEMBERS)
   elseif out.disguised then
     local meant = folded(out.disguised)
     return nil, "invalid_member", format("'%.64s' differs from '%s' in case only; write '%s'.", out.disguised, meant,
@@ -213,10 +213,10 @@ local ADOPTED = {
   "messages", "prompts", "media", "object", "members", "names", "firsts", "lasts",
 }
 
---- Takes over what `body_file.inspect` found of a body in a file: everything here then answers as after `parse`.
+--- Takes over what a worker thread found of a body (`body_file.lua`): everything here then answers as after `parse`.
 -- @tparam table out cleared first
 -- @tparam table found its result, with `ok` true
--- @tparam string path stays in `out.file`; `out.body` is nil
+-- @tparam[opt] string path of a body in a file, stays in `out.file`; `out.body` is nil
 function _M.adopt(out, found, path)
   _M.clear(out)
   for _, name in ipairs(ADOPTED) do

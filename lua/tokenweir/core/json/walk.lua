@@ -29,7 +29,13 @@ local _M = {}
 --- Deeper documents are refused: engines written in Rust stop at 128, Python's parser overflows near 1,000.
 _M.MAX_DEPTH = 256
 
-local MAX_DEPTH = _M.MAX_DEPTH
+--- What a walk says that was given up because the text holds too many values, or members.
+_M.TOO_MANY = "too many values"
+
+--- Of values to be read: as many as there are. A whole number, as the others are: see `walk`.
+_M.ALL = 2147483647
+
+local MAX_DEPTH, TOO_MANY = _M.MAX_DEPTH, _M.TOO_MANY
 local QUOTE, BACKSLASH, COMMA, COLON = 34, 92, 44, 58
 local OPEN_OBJECT, OPEN_ARRAY = 123, 91
 local CLOSE_OBJECT = 125
@@ -85,8 +91,8 @@ end
 -- `on.string(state, node, p, first, last)` gets the span inside the quotes, `on.number(state, node, p, first, last)`
 -- that of the number, `on.count(state, node, count)` their number, `on.open(state, node, p, first)` a container's first
 -- byte. With `members`, `on.member(state, node, p, name,
--- first)` and `on.ended(state, p, last)` enclose each member of the outermost object. They are plain functions of a
--- static table, so that compiled code runs through them.
+-- first)` and `on.ended(state, p, last)` enclose each member of the outermost object; the former returns true where
+-- there are too many. They are plain functions of a static table, so that compiled code runs through them.
 --
 -- @param p const uint8_t *, readable in [0, n] with p[n] == 0
 -- @tparam number i offset of the value
@@ -95,8 +101,11 @@ end
 -- @tparam table on the functions
 -- @tparam table state passed to them
 -- @tparam boolean members whether to call `on.member` and `on.ended`
--- @treturn number the offset after the value and the spaces behind it; or nil, what is wrong, its offset
-function _M.walk(p, i, n, root, on, state, members)
+-- @tparam number most commas and containers after which it gives up, at a comma: a text costs what it holds of values
+--   rather than of bytes
+-- @treturn number the offset after the value and the spaces behind it; or nil, what is wrong (`TOO_MANY` for that), its
+--   offset
+function _M.walk(p, i, n, root, on, state, members, most)
   -- Numbers and not booleans: true and false are two types to LuaJIT, and a loop whose variables change their types is
   -- compiled in pieces.
   local depth, node, awaits = 0, root, VALUE
@@ -116,6 +125,10 @@ function _M.walk(p, i, n, root, on, state, members)
         goto ended
       elseif c ~= COMMA then
         return nil, closer == CLOSE_OBJECT and "expected ',' or '}'" or "expected ',' or ']'", i
+      end
+      most = most - 1
+      if most < 0 then
+        return nil, TOO_MANY, i
       end
       i = space_end(p, i + 1)
       if closer == CLOSE_OBJECT then
@@ -144,8 +157,8 @@ function _M.walk(p, i, n, root, on, state, members)
         local known = size <= LONGEST_NAME and children[key_of(p, first, last)]
         if known and same(p + first, known.name, size) then
           node = known.node
-          if members and depth == 1 then
-            on.member(state, node, p, known.name, i)
+          if members and depth == 1 and on.member(state, node, p, known.name, i) then
+            return nil, TOO_MANY, i
           end
         elseif members and depth == 1 or find(p, BACKSLASH, first, last) >= 0 then
           local name, message, at = name_of(p, first, last)
@@ -153,8 +166,8 @@ function _M.walk(p, i, n, root, on, state, members)
             return nil, message, at
           end
           node = children[name] or parent.other or NOTHING
-          if members and depth == 1 then
-            on.member(state, node, p, name, i)
+          if members and depth == 1 and on.member(state, node, p, name, i) then
+            return nil, TOO_MANY, i
           end
         else
           node = parent.other or NOTHING
@@ -181,7 +194,7 @@ function _M.walk(p, i, n, root, on, state, members)
         if node.open then
           on.open(state, node, p, i)
         end
-        depth = depth + 1
+        depth, most = depth + 1, most - 1
         closer, parent = c + 2, node
         closers[depth], nodes[depth] = closer, parent
         i = space_end(p, i + 1)
@@ -233,7 +246,7 @@ end
 
 --- The offset after the value at `i` and the spaces behind it; or nil, what is wrong, its offset.
 function _M.skip(p, i, n)
-  return _M.walk(p, i, n, NOTHING, nil, nil, false)
+  return _M.walk(p, i, n, NOTHING, nil, nil, false, _M.ALL)
 end
 
 return _M

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -241,6 +243,15 @@ def test_the_number_of_members_is_bounded(parser: Parser) -> None:
     assert refusal(parser, "chat", {f"x{k}": k for k in range(513)})[0] == "too_many_members"
     assert refusal(parser, "chat", {f"x{k}": k for k in range(100_000)})[0] == "too_many_members"
     assert parser.parse("chat", {"model": "m"}).model == b"m"
+
+
+def test_a_body_of_more_values_than_are_wanted_is_left_to_others(require: Callable[[str], Any]) -> None:
+    request, bytes_of = require("tokenweir.core.body.request"), require("tokenweir.core.bytes").of
+    out = request.new()
+    body = json.dumps({"model": "m", "logit_bias": {str(k): 1 for k in range(1000)}}).encode()
+    assert request.parse_bytes(b"chat", bytes_of(body), len(body), out, 1001) is False
+    assert request.parse_bytes(b"chat", bytes_of(body), len(body), out, 1002) is True
+    assert out.model == b"m"
 
 
 @settings(max_examples=200, deadline=None)

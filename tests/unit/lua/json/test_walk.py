@@ -20,9 +20,9 @@ local root = nodes.new { children = nodes.members {}, other = nodes.NOTHING }
 local on = {}
 function on.member(state, _, _, name, first) state[#state + 1] = { name, first } end
 function on.ended(state, _, last) state[#state][3] = last end
-return function(s)
+return function(s, most)
   local state = {}
-  local last, what, at = json.walk(bytes.of(s), 0, #s, root, on, state, true)
+  local last, what, at = json.walk(bytes.of(s), 0, #s, root, on, state, true, most or 1e6)
   return last, what, at, state
 end
 """
@@ -66,6 +66,12 @@ class Scanner:
         if last != len(text):
             raise ValueError("trailing data", int(last))
         return [(m[1], text[int(m[2]) : int(m[3])]) for m in state.values()]
+
+    def stops(self, text: bytes, most: int) -> int | None:
+        """The offset where it gives up because there are more values than that; None where it does not."""
+        last, what, at, _ = self._walk(text, most)
+        assert last is not None or what == b"too many values"
+        return None if last is not None else int(at)
 
     def scan_between_guards(self, text: bytes) -> None:
         """Scans it where any read outside of it and its NUL kills the process."""
@@ -253,6 +259,18 @@ def test_nesting_is_followed_to_its_limit_and_refused_beyond(
     with pytest.raises(ValueError, match="nested deeper than 256 levels"):
         scanner.members(b'{"a":' + too_deep + b"}")
     assert not scanner.accepts(b'{"a":' + b"[" * 1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "last"),
+    [(b"[1,2,3,4]", 4, 6), (b'{"a":[],"b":[1,{"c":1,"d":2}]}', 7, 21), (b"[[[]],[]]", 4, 5)],
+)
+def test_more_values_than_are_wanted_end_the_walk(
+    scanner: Scanner, text: bytes, values: int, last: int
+) -> None:
+    """Counted are commas and containers."""
+    assert scanner.stops(text, values) is None
+    assert scanner.stops(text, values - 1) == last
 
 
 def test_strings_of_any_size_and_any_number_of_escaped_quotes_end_where_they_end(scanner: Scanner) -> None:
