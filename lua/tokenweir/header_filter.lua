@@ -99,9 +99,9 @@ function _M.run()
   end
   if status >= 400 and (not r.backend or r.no_answer or not upstream_log.answered()) then
     own_page(r, status)
-  elseif r.backend and status < 200 then
-    -- Bytes without a head (nginx calls that HTTP/0.9), a status that there is not, or an interim answer: nginx would
-    -- take what follows for its body. It closes the connection and comes here again with its page for a 502.
+  elseif r.backend and (status < 200 or status > 599) then
+    -- Bytes without a head (nginx calls that HTTP/0.9), a status that there is not (777), or an interim answer: nginx
+    -- would take what follows for its body. It closes the connection and comes here again with its page for a 502.
     r.no_answer = true
     return ngx.exit(502)
   elseif r.backend then

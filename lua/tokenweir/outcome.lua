@@ -47,6 +47,9 @@ local function of_answer(r, now)
     return "upstream_error", "error"
   elseif status >= 400 then
     return "refused", health.refuses(status) and "refusal" or nil
+  elseif status >= 300 and r.kind ~= "other" then
+    -- No engine answers a prompt by a redirect; a page for logging in does, and fast.
+    return "refused", "refusal"
   end
   return "ok", "success"
 end

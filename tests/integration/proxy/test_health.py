@@ -66,7 +66,7 @@ def test_client_errors_never_eject(quick: Pair, status: int) -> None:
     assert gateway.metric("tokenweir_backend_ejected") == 0
 
 
-@pytest.mark.parametrize("status", [401, 403, 404])
+@pytest.mark.parametrize("status", [302, 401, 403, 404])
 def test_a_backend_that_refuses_fast_does_not_attract_traffic(
     start_gateway: Start, start_upstream: Callable[..., Upstream], status: int
 ) -> None:

@@ -22,8 +22,10 @@ ANSWER = HEAD + b"Content-Length: 2\r\n\r\n{}"
         b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + ANSWER,
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
         b"HTTP/1.1 000 X\r\nContent-Length: 2\r\n\r\n{}",
+        b"HTTP/1.1 600 X\r\nContent-Length: 2\r\n\r\n{}",
+        b"HTTP/1.1 999 X\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
     ],
-    ids=["100", "103", "101", "000"],
+    ids=["100", "103", "101", "000", "600", "999"],
 )
 @pytest.mark.parametrize("stream", [False, True])
 def test_what_is_no_answer_is_told_at_once_and_is_the_backend_s_fault(

@@ -64,10 +64,10 @@ function _M.clear(h)
   ffi.fill(h, _M.SIZE)
 end
 
---- Whether an answer's status says that the backend is ill. Client errors and 429 never do; nor do 501 and 505, which
--- say that it cannot do what was asked.
+--- Whether an answer's status says that the backend is ill, as one beyond 599 does, which there is not. Client errors
+-- and 429 never do; nor do 501 and 505, which say that it cannot do what was asked.
 function _M.counts(status)
-  return status >= 500 and status <= 599 and status ~= 501 and status ~= 505
+  return status >= 500 and status ~= 501 and status ~= 505
 end
 
 -- What a client may bring about at any backend: its body, its size, its pace.

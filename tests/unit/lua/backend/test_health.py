@@ -46,7 +46,7 @@ def test_answers_that_say_nothing_about_health_never_count(health: Any, status: 
     assert health.counts(status) is False
 
 
-@pytest.mark.parametrize("status", [500, 502, 503, 504, 599])
+@pytest.mark.parametrize("status", [500, 502, 503, 504, 599, 600, 999])
 def test_answers_of_a_failing_server_count(health: Any, status: int) -> None:
     assert health.counts(status) is True
 
