@@ -32,6 +32,7 @@ local get_method = ngx.req.get_method
 local new_id = request_id.next
 local now_ms = clock.ms
 local ceil = math.ceil
+local lower = string.lower
 local tonumber = tonumber
 
 local KINDS = {
@@ -58,6 +59,15 @@ local function kind_by_path()
   return KINDS[variable("uri")]
 end
 
+-- nginx would drop the header and ask the engine for a plain page: its answer could only mislead.
+local function refuse_websocket()
+  local upgrade = variable("http_upgrade")
+  if upgrade and lower(upgrade) == "websocket" then
+    return errors.send(501, "not_implemented",
+      "WebSocket connections (as of /v1/realtime) are not passed on. Connect to the backend itself.")
+  end
+end
+
 -- The kind of a request, and whether it is as most are: nginx.conf knows these, which saves a look at each header.
 local function kind_of()
   local usual = variable("tw_usual_kind")
@@ -65,7 +75,11 @@ local function kind_of()
     return usual, true
   end
   local kind = kind_by_path()
-  return kind and get_method() == "POST" and kind or "other", false
+  if kind and get_method() == "POST" then
+    return kind, false
+  end
+  refuse_websocket()
+  return "other", false
 end
 
 -- A header of ours, which a usual request does not have.

@@ -115,6 +115,15 @@ def test_a_body_in_an_unknown_transfer_encoding_is_the_client_s_fault(gateway: G
     assert b'"code":"not_implemented"' in answer
 
 
+def test_a_web_socket_is_refused_by_name(gateway: Gateway, upstream: Upstream) -> None:
+    answer = gateway.get("/v1/realtime?model=llama", {"Connection": "Upgrade", "Upgrade": "WebSocket"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (501, "not_implemented")
+    assert "WebSocket" in answer.json()["error"]["message"]
+    assert not upstream.received
+    assert gateway.post(headers={"Upgrade": "h2c"}).status_code == 200
+    assert "upgrade" not in upstream.received[0].headers
+
+
 def test_the_engine_s_own_errors_pass_unchanged(gateway: Gateway, upstream: Upstream) -> None:
     upstream.answer = Answer(status=400, body=b'{"object":"error","message":"too long"}')
     answer = gateway.post()
