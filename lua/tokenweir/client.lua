@@ -17,7 +17,9 @@ function _M.connected()
   end
   local fd = c.fd
   local _, port = sockets.endpoints(fd)
-  return port ~= nil and port == tonumber(variable("remote_port")) and sockets.is_established(fd)
+  -- Of the connection itself, whoever a proxy in front says that the client is.
+  local remote_port = variable("realip_remote_port") or variable("remote_port")
+  return port ~= nil and port == tonumber(remote_port) and sockets.is_established(fd)
     and not ngx.worker.exiting()
 end
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from typing import Annotated, Literal, Self
 
@@ -38,6 +39,21 @@ class Listen(Section):
         Port | None,
         Field(description="loopback port of the gateway's /metrics; null: the listen port + 1000"),
     ] = None
+    trusted_proxies: Annotated[
+        list[str],
+        Field(description="proxies in front, whose X-Forwarded-For is believed: [10.0.0.5, 10.1.0.0/16]"),
+    ] = []
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _networks(cls, value: list[str]) -> list[str]:
+        networks = []
+        for entry in value:
+            try:
+                networks.append(str(ipaddress.ip_network(entry, strict=False)))
+            except ValueError:
+                raise ValueError(f"{entry!r} is no IP address or network like 10.1.0.0/16") from None
+        return networks
 
     @field_validator("address")
     @classmethod

@@ -230,6 +230,7 @@ def render(config: Config, paths: Paths, *, modules: list[Path] | None = None) -
         tries=config.limits.tries,
         own_headers=OWN_HEADERS,
         listen=listen_address(config.listen.address, config.listen.port),
+        trusted_proxies=config.listen.trusted_proxies,
         tls=config.listen.tls,
         http2=http2,
         early_hints=bool(http2) and sends_early_hints(version),

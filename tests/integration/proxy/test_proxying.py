@@ -107,6 +107,41 @@ def test_the_trace_context_passes_and_the_host_is_the_backend_s(
     assert upstream.received[0].headers["host"] == "engine.internal"
 
 
+ORIGIN = {
+    "Forwarded": "for=203.0.113.7",
+    "X-Real-IP": "203.0.113.7",
+    "X-Forwarded-For": "198.51.100.1, 203.0.113.7, 127.0.0.1",
+    "X-Forwarded-Proto": "https",
+    "X-Forwarded-Host": "bank.example",
+    "X-Forwarded-Port": "443",
+    "X-Forwarded-Prefix": "/else",
+    "X-Forwarded-Server": "bank",
+}
+
+
+def origin(upstream: Upstream) -> dict[str, str]:
+    """What the engine was told of where the last request came from."""
+    told = {name.lower() for name in ORIGIN}
+    return {name: value for name, value in upstream.received[-1].headers.items() if name in told}
+
+
+def test_what_a_client_says_of_where_it_comes_from_is_not_passed_on(
+    gateway: Gateway, upstream: Upstream
+) -> None:
+    gateway.post(headers=ORIGIN)
+    assert origin(upstream) == {"x-forwarded-for": "127.0.0.1", "x-forwarded-proto": "http"}
+    assert gateway.access_log()[0]["client"] == "127.0.0.1"
+
+
+def test_a_trusted_proxy_is_believed_whose_request_it_passes_on(
+    start_gateway: Callable[..., Gateway], upstream: Upstream
+) -> None:
+    gateway = start_gateway([backend(upstream)], listen={"trusted_proxies": ["127.0.0.0/8"]})
+    gateway.post(headers=ORIGIN)
+    assert origin(upstream) == {"x-forwarded-for": "203.0.113.7", "x-forwarded-proto": "http"}
+    assert gateway.access_log()[0]["client"] == "203.0.113.7"
+
+
 def test_requests_go_to_both_backends(pair: tuple[Gateway, Upstream, Upstream]) -> None:
     gateway, first, second = pair
     for _ in range(4):

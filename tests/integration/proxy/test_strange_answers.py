@@ -73,6 +73,16 @@ def test_broken_chunks_are_the_backend_s_fault(
     gateway.expect(1, "tokenweir_backend_ejected")
 
 
+def test_broken_chunks_are_told_from_a_client_that_left_behind_a_trusted_proxy_too(
+    start_gateway: Callable[..., Gateway], upstream: Upstream
+) -> None:
+    gateway = start_gateway([backend(upstream)], listen={"trusted_proxies": ["127.0.0.1"]})
+    upstream.answer = Answer(raw=HEAD + b"Transfer-Encoding: chunked\r\n\r\nno length\r\n")
+    with pytest.raises(httpx.RemoteProtocolError):
+        gateway.post(headers={"X-Forwarded-For": "203.0.113.7"})
+    assert gateway.completions()[0]["outcome"] == "upstream_broke"
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_figures_that_no_engine_can_mean_are_not_believed(
     gateway: Gateway, upstream: Upstream, stream: bool

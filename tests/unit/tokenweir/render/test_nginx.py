@@ -110,6 +110,14 @@ def test_a_path_with_quotes_and_braces_is_no_directive(tmp_path: Path) -> None:
     assert not re.search(r"^\s*}? *daemon on", text, re.MULTILINE)
 
 
+def test_only_trusted_proxies_are_believed(tmp_path: Path) -> None:
+    assert "real_ip" not in render(config(), paths(tmp_path))
+    text = render(config(listen={"trusted_proxies": ["10.1.2.3/16", "fd00::1"]}), paths(tmp_path))
+    assert "set_real_ip_from 10.1.0.0/16;" in text
+    assert "set_real_ip_from fd00::1/128;" in text
+    assert "real_ip_header X-Forwarded-For;" in text
+
+
 def test_the_metrics_listen_on_loopback_beside_the_gateway(tmp_path: Path) -> None:
     text = render(config(listen={"address": "0.0.0.0", "port": 8080}), paths(tmp_path))
     assert "listen 127.0.0.1:9080;" in text
