@@ -31,6 +31,7 @@ def build(config: Config, folder: Path) -> Settings:
         require_key=bool(config.keys),
         limits=Limits(
             deadline_ms=config.limits.deadline or None,
+            body_ms=config.limits.body_time,
             idle_ms=config.limits.idle,
             tries=config.limits.tries,
             quarantine_ms=config.limits.quarantine,

@@ -3,6 +3,7 @@
 -- Up to `client_body_buffer_size` nginx keeps it in memory. A larger one is in a file, which a worker thread reads, as
 -- it does one in memory of very many values: the worker itself never blocks on it, and it is never let through unread.
 local body_bytes = require "tokenweir.body_bytes"
+local body_rate = require "tokenweir.body_rate"
 local burst = require "tokenweir.core.body.burst"
 local bytes = require "tokenweir.core.bytes"
 local errors = require "tokenweir.errors"
@@ -17,7 +18,7 @@ local splice = require "tokenweir.core.json.splice"
 local ngx = ngx
 local variable = require("tokenweir.variable").get
 local discard_body, get_method, http_version = ngx.req.discard_body, ngx.req.get_method, ngx.req.http_version
-local get_body_data, get_body_file, read_body = ngx.req.get_body_data, ngx.req.get_body_file, ngx.req.read_body
+local get_body_data, get_body_file = ngx.req.get_body_data, ngx.req.get_body_file
 local run_worker_thread = rawget(ngx, "run_worker_thread")  -- missing where nginx has no threads
 local find, lower = string.find, string.lower
 local ipairs, type, unpack = ipairs, type, unpack
@@ -125,7 +126,7 @@ end
 -- length either. What such a request has of a body all the same is not let through unread: it is dropped.
 -- @return boolean, whether there is no body
 local function has_none()
-  if http_version() ~= 2 or variable("content_length") then
+  if variable("content_length") then
     return false
   elseif BODILESS[get_method()] then
     discard_body()
@@ -137,10 +138,13 @@ end
 
 --- Reads the whole body and parses what is JSON into `r.parsed`. A bad one ends the request.
 function _M.read(r)
-  if has_none() then
+  if http_version() ~= 2 then
+    body_rate.read(r)
+  elseif has_none() then
     return
+  else
+    body_rate.read_stream(r)
   end
-  read_body()
   local p, size = body_bytes.get()
   local path = not p and get_body_file()
   if r.kind == "other" then

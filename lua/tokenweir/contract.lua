@@ -799,6 +799,11 @@ _M.shapes = {
             ["min"] = 1,
             ["null"] = true,
           },
+          ["body_ms"] = {
+            ["type"] = "integer",
+            ["min"] = 1000,
+            ["default"] = 60000,
+          },
           ["idle_ms"] = {
             ["type"] = "integer",
             ["min"] = 1000,

@@ -45,6 +45,7 @@ local COUNTERS = {
   kv_transfer_found_tokens = { "Those of them that engines then said they had cached.", "model" },
   cached_prompt_tokens = { "Prompt tokens that engines said they had cached.", "model" },
   cached_prompt_tokens_reckoned = { "Prompt tokens that they were reckoned to have.", "model" },
+  slow_bodies = { "Requests that were given up because their body came too slowly." },
   quarantined = { "Requests refused because their prompt met two crashes of engines." },
   predicted_output_tokens = { "Predicted means of outputs that were then measured, tokens.", "model" },
   measured_output_tokens = { "The same outputs as measured, tokens.", "model" },

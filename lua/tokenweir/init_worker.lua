@@ -1,6 +1,7 @@
 --- What a worker does when it starts and when it exits, and its timers.
 local affinity = require "tokenweir.affinity"
 local body = require "tokenweir.body"
+local body_rate = require "tokenweir.body_rate"
 local clock = require "tokenweir.clock"
 local config = require "tokenweir.config"
 local credentials = require "tokenweir.credentials"
@@ -27,7 +28,7 @@ local every, exiting, sleep = ngx.timer.every, ngx.worker.exiting, ngx.sleep
 local max = math.max
 local ipairs, pcall = ipairs, pcall
 
-local SWEEP_MS, WATCH_MS, ADVANCE_MS, FLUSH_MS, KEYS_MS = 250, 250, 250, 1000, 500
+local SWEEP_MS, WATCH_MS, ADVANCE_MS, FLUSH_MS, KEYS_MS, BODIES_MS = 250, 250, 250, 1000, 500, 250
 --- How often it is seen whether timers still run, and when they are taken not to.
 local LOOK_S, SILENT_MS = 0.25, 500
 --- Half of the 200 ms within which a gateway knows of a move is for slow machines.
@@ -40,7 +41,7 @@ local BODY_LIFE_S = 2 * 3600
 
 local _M = {}
 
-local due = { sweep = 0, watch = 0, advance = 0, flush = 0, keys = 0 }
+local due = { sweep = 0, watch = 0, advance = 0, flush = 0, keys = 0, bodies = 0 }
 local turned_at = 0             -- when a timer last had its turn
 
 local function is_due(what, now, interval)
@@ -51,8 +52,8 @@ local function is_due(what, now, interval)
   return true
 end
 
---- What needs no network: end late streams, apply documents, clear dead workers' rows, move requests on, look for
--- hangs, add up counters.
+--- What needs no network: end late streams and slow bodies, apply documents, clear dead workers' rows, move requests
+-- on, look for hangs, add up counters.
 -- Waiting requests of a worker that drains call it too, since its timers have stopped.
 -- @param pause function or nil, see `state.refresh`
 function _M.housekeep(now, pause)
@@ -69,6 +70,9 @@ function _M.housekeep(now, pause)
   if is_due("advance", now, ADVANCE_MS) then
     ledger.advance(known, now)
     lingering.settle(known, now)
+  end
+  if known.settings and is_due("bodies", now, BODIES_MS) then
+    body_rate.enforce(now, known.settings.limits.body_ms)
   end
   if is_due("flush", now, FLUSH_MS) then
     metrics.flush()

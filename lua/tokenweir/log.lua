@@ -2,6 +2,7 @@
 local access_json = require "tokenweir.core.access_json"
 local affinity = require "tokenweir.affinity"
 local body = require "tokenweir.body"
+local body_rate = require "tokenweir.body_rate"
 local clock = require "tokenweir.clock"
 local completion = require "tokenweir.completion"
 local deadline = require "tokenweir.deadline"
@@ -27,6 +28,8 @@ local now_ms = clock.ms
 
 --- A reservation whose client has gone is kept for at most this much longer than the engine probably needs.
 local MARGIN = 1.5
+--- What the log says of a request that was given up because its body came too slowly; nginx has it as a malformed one.
+local SLOW = 408
 
 local line = require("string.buffer").new()
 
@@ -124,6 +127,12 @@ function _M.run()
     -- nginx refused it before the access phase
     local id, id_size = bytes_of("tw_id")
     return write_line(r, id, id_size, "")
+  end
+  if r.body_at then
+    body_rate.forget(r)
+    if r.slow then
+      ngx.status = SLOW
+    end
   end
   local status, now = ngx.status, now_ms()
   waiting.leave(r)

@@ -4,6 +4,7 @@
 -- Members, by who writes them:
 --   access      arrived, kind, key (of the settings, or nil), priority, parsed, pool, model, deadline, limited,
 --               precision (the variant asked for, or nil), burst (most output tokens of a degraded one, or nil)
+--   body_rate   body_at (while its body is read), slow (it came too slowly)
 --   sessions    session, session_set (the halves of its hash, nil where nothing tells one), continues
 --   prediction  prompt, mean, median, q90, sd, class, n, max_tokens, prompt_bytes, stream, tokens_per_event,
 --               source (which predictor), vector and hashed (its features, if they are recorded), and what it learns by
@@ -173,7 +174,7 @@ function _M.give(r)
   r.header, r.sse, r.usage, r.first_byte, r.last_byte, r.first_token = nil, nil, nil, nil, nil, nil
   r.form, r.response = nil, nil
   r.ended, r.broken, r.late, r.silent, r.no_answer, r.unconnected = nil, nil, nil, nil, nil, nil
-  r.noted, r.digest = nil, nil
+  r.noted, r.digest, r.slow = nil, nil, nil
   pooled = pooled + 1
   pool[pooled] = r
 end

@@ -4,6 +4,7 @@ local posix = require "tokenweir.posix"
 
 local C = ffi.C
 local str = ffi.string
+local tonumber = tonumber
 
 ffi.cdef [[
 int tw_gethostname(char *name, size_t length) __asm__("gethostname");
@@ -26,8 +27,12 @@ local SOCK_STREAM, NI_NUMERICHOST = 1, 1
 local SHUT_BOTH = 2
 local IPPROTO_TCP, TCP_INFO, TCP_ESTABLISHED = 6, 11, 1
 local ADDRESS_BYTES = 128
+-- Of Linux's tcp_info, in words of 64 bits: tcpi_bytes_received, and how much of it is asked for.
+local RECEIVED, INFO_BYTES = 16, 256
 
 local end_address, end_length = ffi.new("uint8_t[?]", ADDRESS_BYTES), ffi.new("unsigned int[1]")
+
+local info = ffi.new("uint64_t[?]", INFO_BYTES / 8)
 
 local _M = {}
 
@@ -64,6 +69,16 @@ end
 function _M.is_established(fd)
   end_length[0] = ADDRESS_BYTES
   return C.tw_getsockopt(fd, IPPROTO_TCP, TCP_INFO, end_address, end_length) == 0 and end_address[0] == TCP_ESTABLISHED
+end
+
+--- @return number of bytes that ever came on a TCP connection; nil where the kernel does not tell
+function _M.received(fd)
+  end_length[0] = INFO_BYTES
+  if C.tw_getsockopt(fd, IPPROTO_TCP, TCP_INFO, info, end_length) ~= 0 or end_length[0] < (RECEIVED + 1) * 8 then
+    return nil
+  end
+  local bytes = tonumber(info[RECEIVED])
+  return bytes > 0 and bytes or nil
 end
 
 --- Ends a connection in both directions; its descriptor stays with who owns it, who reads the end of the data.

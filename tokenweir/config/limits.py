@@ -12,6 +12,7 @@ from tokenweir.config.section import Section
 from tokenweir.contract import names
 from tokenweir.contract.enums import Priority, QueueTrigger
 from tokenweir.contract.values import (
+    BodyMs,
     ClassFloor,
     ClassWeight,
     EarlyHints,
@@ -120,6 +121,12 @@ class LimitConfig(Section):
 
     body_max: Annotated[ByteSize, Field(description="largest request body")] = 64 * 1024**2
     body_memory: Annotated[ByteSize, Field(description="bodies up to this stay in memory")] = 4 * 1024**2
+    body_time: Annotated[
+        BodyMs,
+        InMs,
+        TIME,
+        Field(description="within it a body brings its rest, or 1 KiB for each second, or is given up"),
+    ] = 60_000
     deadline: Annotated[Duration | None, Field(description="longest whole request; null: none")] = None
     idle: Annotated[IdleMs, InMs, TIME, Field(description="longest gap between two bytes of an answer")] = (
         600_000

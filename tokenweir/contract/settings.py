@@ -9,6 +9,7 @@ from pydantic import Field
 from tokenweir.contract.enums import Priority, TransferAdapter
 from tokenweir.contract.record import Document, Record
 from tokenweir.contract.values import (
+    BodyMs,
     DeadlineMs,
     Id,
     IdleMs,
@@ -81,6 +82,9 @@ class Limits(Record):
     """Limits of requests."""
 
     deadline_ms: Annotated[DeadlineMs | None, Field(description="whole request; null: none")] = None
+    body_ms: Annotated[
+        BodyMs, Field(description="time within which a body brings its rest, or 1 KiB for each second")
+    ] = 60_000
     idle_ms: Annotated[IdleMs, Field(description="longest gap between two bytes of an answer")] = 600_000
     tries: Annotated[Tries, Field(description="backends that one request may be offered to")] = 3
     quarantine_ms: Annotated[

@@ -19,7 +19,7 @@ import httpx
 import pytest
 
 from tests.integration.proxy.gateway import Gateway, backend
-from tests.integration.servers import quickest, wait_until
+from tests.integration.servers import PATIENCE, quickest, wait_until
 from tests.integration.upstream import Answer, Upstream, event, held
 from tokenweir.render.nginx import nginx_version, sends_early_hints
 
@@ -59,24 +59,41 @@ class Connection:
 
     def ask(self, headers: dict[str, str] | None = None, **members: Any) -> int:
         """Begin a chat; returns its stream."""
-        stream = self._state.get_next_available_stream_id()
         body = json.dumps({**BODY, **members}).encode()
+        stream = self.begin(len(body), headers)
+        self.send(stream, body, end=True)
+        return stream
+
+    def begin(self, size: int, headers: dict[str, str] | None = None) -> int:
+        """The head of a chat with a body of that size; returns its stream."""
+        stream = self._state.get_next_available_stream_id()
         head = [(":method", "POST"), (":path", CHAT), (":scheme", "https"), (":authority", "gateway")]
-        head += [("content-type", "application/json"), ("content-length", str(len(body)))]
+        head += [("content-type", "application/json"), ("content-length", str(size))]
         self._state.send_headers(stream, head + list((headers or {}).items()))
-        self._state.send_data(stream, body, end_stream=True)
         self._send()
         return stream
+
+    def send(self, stream: int, data: bytes, *, end: bool = False) -> None:
+        """Some of its body."""
+        self._state.send_data(stream, data, end_stream=end)
+        self._send()
 
     def reset(self, stream: int) -> None:
         """Give a stream up; the connection lives on."""
         self._state.reset_stream(stream, h2.errors.ErrorCodes.CANCEL)
         self._send()
 
-    def until(self, wanted: Callable[[], bool]) -> None:
-        """Read until something has come."""
+    def until(self, wanted: Callable[[], bool], meanwhile: Callable[[], None] | None = None) -> None:
+        """Read until something has come; where nothing comes for a while, do something else `meanwhile`."""
+        self._socket.settimeout(0.1 if meanwhile else PATIENCE)
         while not wanted():
-            data = self._socket.recv(65536)
+            try:
+                data = self._socket.recv(65536)
+            except TimeoutError:
+                if meanwhile is None:
+                    raise
+                meanwhile()
+                continue
             assert data, "the connection was closed"
             for came in self._state.receive_data(data):
                 match came:

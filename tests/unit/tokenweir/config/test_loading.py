@@ -96,6 +96,7 @@ def test_the_environment_overrides_the_file_at_any_depth() -> None:
         ("queue: {early_hints: many}", ["`queue.early_hints`: a whole number is wanted (got 'many')"]),
         ("interval: 2s", ["`interval` is not a key", "did you mean `telemetry.interval`?"]),
         ("listen: {trusted_proxies: [proxy.example]}", ["listen.trusted_proxies", "10.1.0.0/16"]),
+        ("limits: {body_time: 100ms}", ["limits.body_time"]),
         ("listen: {workers: many}", ["`listen.workers`: ", "got 'many'"]),
         ("backends: [ftp://a]", ["backends[0].url", "http:// or https://", "for example"]),
         ("backends: [{url: 'http://a:1/v1'}]", ["backends[0].url", "only scheme, host and port"]),
