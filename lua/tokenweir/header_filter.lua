@@ -13,7 +13,9 @@ local ngx = ngx
 local now_ms = clock.ms
 local settings = state.settings
 local ceil, floor = math.ceil, math.floor
-local find = string.find
+local find, lower = string.find, string.lower
+
+local EVENTS = "text/event-stream"
 
 local _M = {}
 
@@ -54,13 +56,17 @@ local function own_page(r, status)
   r.error_page = body
 end
 
+local function is_stream(content_type)
+  return find(content_type, EVENTS, 1, true) or find(lower(content_type), EVENTS, 1, true)
+end
+
 -- Only answers of a kind that is understood are looked into; where a key's use is limited, what others tell of it too
 -- (`/v1/messages`, `/v1/rerank`).
 local function listen(r)
   if r.kind == "other" and not r.limited then
     return
   end
-  if r.stream and find(ngx.header["Content-Type"] or "", "text/event-stream", 1, true) then
+  if r.stream and is_stream(ngx.header["Content-Type"] or "") then
     request_context.read_stream(r)
   else
     request_context.read_plain(r)

@@ -37,6 +37,14 @@ def test_a_stream_that_breaks_ends_with_an_error_event(
     assert len(upstream.received) == 1
 
 
+def test_a_stream_is_known_by_its_type_in_capitals_too(gateway: Gateway, upstream: Upstream) -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: Text/Event-Stream;charset=utf-8\r\nConnection: close\r\n"
+    events = event("a") + event("b")
+    upstream.answer = Answer(raw=head + b"Content-Length: %d\r\n\r\n" % len(events) + events)
+    assert gateway.post(stream=True).content == events
+    assert gateway.completions()[0]["events"] == 2
+
+
 def test_a_stream_silent_for_too_long_ends_with_an_error_event(
     start_gateway: Callable[..., Gateway], upstream: Upstream
 ) -> None:
