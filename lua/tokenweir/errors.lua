@@ -25,9 +25,9 @@ local OF_NGINX = {
   [413] = { "request_too_large", "The request body is larger than the gateway takes (limits.body_max)." },
   [414] = { "uri_too_long", "The request's path is too long." },
   [429] = { "overloaded", "Every backend that could serve this request is busy. Try again later." },
-  [500] = { "internal_error", "The gateway met an error of its own." },
+  [500] = { "internal_error", "The gateway met an error of its own; its error log says which." },
   [501] = { "not_implemented", "The request's body comes in an encoding (Transfer-Encoding) that is not understood." },
-  [502] = { "upstream_broke", "The backend closed the connection before it answered." },
+  [502] = { "upstream_broke", "The backend closed the connection before it answered, or its answer cannot be read." },
   [503] = { "no_capacity", "No backend can serve this request now. Try again later." },
   [504] = { "upstream_timeout", "The backend did not answer in time (limits.idle)." },
 }
