@@ -210,7 +210,7 @@ function _M.filter(fleet, pool, query, out)
   if ramping then
     local kept = thin(fleet, query, out, count)
     if kept > 0 then
-      return kept, rule.word, nil, count - kept
+      return kept, rule.word, nil, kept < count and count - kept or nil
     end
     -- All of them ramp and none was drawn: somebody has to serve.
     count = collect(fleet, pool, query, role, out, rule)

@@ -60,3 +60,12 @@ def test_where_it_is_full_too_the_request_waits(lua: Any) -> None:
     for index in (1, 2, 3):
         view.hold(index, prompt=14_300, mean=100)
     assert choose(view, "predictive", drawn_out(view)) == (None, "full")
+
+
+def test_where_all_are_full_and_none_was_left_out_the_request_waits(lua: Any) -> None:
+    view = fleet(lua)
+    for index in (1, 2, 3):
+        view.hold(index, prompt=14_300, mean=100)
+    step = 0.6180339887498949
+    drawn_in = next(k / 1000 for k in range(1000) if (k / 1000 + view.fleet.place[3] * step) % 1 * 3 < 0.05)
+    assert choose(view, "predictive", drawn_in) == (None, "full")
