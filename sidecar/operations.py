@@ -207,7 +207,7 @@ class Operations:
             problem = f"{type(error).__name__}: {error}"
             raise
         finally:
-            member.changing = None
+            member.changing = member.applied_at = None
             if problem is not None:
                 alerts.tell(Kind.CHANGE_FAILED, backend, f"a change to {' '.join(arguments)}: {problem}")
 
@@ -236,6 +236,7 @@ class Operations:
         self._loop.alerts.clear(Kind.CHANGE_FAILED, backend)
         if outcome.dry_run:
             return None
+        member.applied_at = monotonic_ms()
         unkept = changed()
         patience_ms = float(self._hands.config().restart.give_up)
         if not await self._until_up(backend, patience_ms):

@@ -15,6 +15,9 @@ from sidecar.control_plane import ControlPlane
 from tokenweir.contract.records import ModelControl
 from tokenweir.contract.values import PLAIN
 
+WITHOUT_ZERO = r"^[^\x00]*$"
+"""No program can be given a word with a zero byte in it."""
+
 router = APIRouter(prefix="/api", tags=["control"])
 
 
@@ -80,7 +83,7 @@ class VariantChange(BaseModel):
         },
     )
     arguments: Annotated[
-        list[Annotated[str, Field(max_length=4096)]],
+        list[Annotated[str, Field(max_length=4096, pattern=WITHOUT_ZERO)]],
         Field(min_length=1, max_length=256, description="of the engine, in place of its own"),
     ]
     precision: Annotated[str, Field(max_length=16, pattern=PLAIN, description="of the weights then")] = ""

@@ -37,6 +37,8 @@ class Member:
     """Whether an operator drains it."""
     changing: str | None = None
     """Why it gets no new requests while its engine is started with other arguments."""
+    applied_at: float | None = None
+    """When its actuator had applied the other arguments, while the engine is awaited with them."""
     leaving_since: float | None = None
     """When it was removed; it is kept as draining until nothing is in flight there."""
     served_at: float | None = None

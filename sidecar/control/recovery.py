@@ -14,9 +14,10 @@ from sidecar.control.failures import Cause, Failure
 from sidecar.control.fleet import Fleet
 from sidecar.control.margin import Margin
 from sidecar.control.member import Member
-from sidecar.control.restart import Order, Plan, Restarts, Stage
+from sidecar.control.restart import Order, Plan, Restarts, Stage, is_long
 from sidecar.control.xid import Remedy, describe, remedy
 from tokenweir.config import Config
+from tokenweir.config.control import RestartConfig
 from tokenweir.contract.records import Role, State
 
 log = structlog.get_logger(__name__)
@@ -195,8 +196,9 @@ class Recovery:
                 # It was well before: that it could not be restarted is told, and is no reason to lose it.
                 self.restarts.abandon(name, now)
         long = self.restarts.long(config.restart, now)
-        for name in self._fleet.members:
-            self._tell_while(Kind.RESTART_LONG, name, long.get(name))
+        for name, member in self._fleet.members.items():
+            text = long.get(name) or _long_change(member, config.restart, now)
+            self._tell_while(Kind.RESTART_LONG, name, text)
             spent_text = self.restarts.plans[name].text if self.restarts.stage(name) is Stage.SPENT else None
             self._tell_while(Kind.RESTARTS_SPENT, name, spent_text)
         return due
@@ -244,6 +246,16 @@ class Recovery:
         if plan is None or plan.stage is not Stage.AWAITED or not plan.inherited:
             return False
         return not _is_renewed(plan, member)
+
+
+def _long_change(member: Member, config: RestartConfig, now: float) -> str | None:
+    """An engine that is awaited with other arguments for long, in words."""
+    if member.applied_at is None or not is_long(now - member.applied_at, config):
+        return None
+    waited = (now - member.applied_at) / 1000
+    return (
+        f"{member.changing}: applied {waited:.0f} s ago; it is given up after {config.give_up / 1000:.0f} s"
+    )
 
 
 def _is_renewed(plan: Plan, member: Member) -> bool:

@@ -72,6 +72,11 @@ class Plan:
         return len(self.begun)
 
 
+def is_long(age_ms: float, config: RestartConfig) -> bool:
+    """Whether an engine that is awaited for so long is to be told of."""
+    return age_ms >= LONG * config.give_up
+
+
 @dataclass(frozen=True, slots=True)
 class Order:
     """A restart to be carried out now."""
@@ -219,7 +224,7 @@ class Restarts:
         found = {}
         for name, plan in self.plans.items():
             age = now - plan.since
-            if plan.stage is Stage.NONE or plan.stage is Stage.SPENT or age < LONG * config.give_up:
+            if plan.stage is Stage.NONE or plan.stage is Stage.SPENT or not is_long(age, config):
                 continue
             found[name] = f"restart {plan.stage.value} for {age / 1000:.0f} s: {plan.failure.text}"
             if plan.stage is Stage.AWAITED:

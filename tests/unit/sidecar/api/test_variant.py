@@ -22,7 +22,9 @@ def test_the_documented_body_is_one_and_its_defaults_are_those_told(root: Path) 
     }
 
 
-@pytest.mark.parametrize("body", [{}, {"arguments": []}, {"arguments": ["-v"] * 257}, {"arguments": "-v"}])
+@pytest.mark.parametrize(
+    "body", [{}, {"arguments": []}, {"arguments": ["-v"] * 257}, {"arguments": "-v"}, {"arguments": ["a\0"]}]
+)
 def test_without_a_list_of_arguments_it_is_refused(body: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         VariantChange.model_validate(body)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from sidecar.control.alerts import Kind
@@ -300,3 +302,17 @@ def test_that_restarts_are_spent_is_told_until_an_operator_s_restart_brings_it_b
     stage.looks["a"], stage.tokens["a"] = Look.OK, 0.0
     stage.run(3)
     assert stage.loop.alerts.standing == {}
+
+
+def test_a_change_that_brings_no_engine_back_is_told_after_a_third_of_its_time():
+    stage = fleet("a", "b")
+    stage["a"].changing, stage["a"].applied_at = "a change to --fast", stage.now
+    stage.looks["a"] = Look.REFUSED
+    stage.run(299)
+    assert stage.loop.alerts.standing == {}
+    stage.run(2)
+    text = stage.loop.alerts.standing[Kind.RESTART_LONG, "a"].text
+    assert re.fullmatch(r"a change to --fast: applied 30\d s ago; it is given up after 900 s", text)
+    stage["a"].changing = stage["a"].applied_at = None
+    stage.tick()
+    assert (Kind.RESTART_LONG, "a") not in stage.loop.alerts.standing
