@@ -1,5 +1,5 @@
-"""What stands beside a bar that is missed: what it comes to for rules that know every length, on an idle
-fleet, and without what the policy gives away on purpose."""
+"""What stands beside a bar that is missed: what it comes to for rules that know every length, where each
+request is a new chat, on an idle fleet, and without what the policy gives away on purpose."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from rich.table import Table
 
 from bench.policy import bars, record
 from bench.policy.cells import AT_SHARE, IDLE, MIXED, WITHOUT_RAMP
-from bench.policy.policies import PREDICTIONS_ARE_TRUE
+from bench.policy.policies import CHATS, PREDICTIONS_ARE_TRUE
 from bench.policy.record import Case
 from bench.report import Bar
 
+SHOWN = (*PREDICTIONS_ARE_TRUE, CHATS.name)
 NAMES = {IDLE: "idle fleet", WITHOUT_RAMP: "without ramp"}
 
 Beside = dict[str, dict[str, float]]
@@ -40,7 +41,7 @@ def missed(cases: Sequence[Case], found: Sequence[Bar]) -> Beside:
 def _in_cell(
     cases: Sequence[Case], rows: Mapping[str, Mapping[str, Any]], cell: str, what: str
 ) -> dict[str, float]:
-    others = {name: rows[name] for name in PREDICTIONS_ARE_TRUE if name in rows}
+    others = {name: rows[name] for name in SHOWN if name in rows}
     for part, name in NAMES.items():
         case = record.part(cases, part, cell)
         if case is not None:
@@ -66,7 +67,7 @@ def _at_share(cases: Sequence[Case]) -> dict[str, float]:
     case, idle = record.part(cases, AT_SHARE), record.part(cases, IDLE, MIXED)
     if case is None:
         return {}
-    p99 = {name: case["p99_s"][name] for name in PREDICTIONS_ARE_TRUE if name in case["p99_s"]}
+    p99 = {name: case["p99_s"][name] for name in SHOWN if name in case["p99_s"]}
     if idle is not None:
         p99[NAMES[IDLE]] = idle["p99_s"]
     best = bars.best_at_share(case["p99_s"])

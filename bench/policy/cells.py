@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from bench.policy import idle, scenarios
 from bench.policy.figures import combine
-from bench.policy.policies import ALL, OWN, OWN_BASELINES, PREDICTIONS_ARE_TRUE, RAMPLESS
+from bench.policy.policies import ALL, CHATS, OWN, OWN_BASELINES, PREDICTIONS_ARE_TRUE, RAMPLESS
 from bench.policy.record import Case
 from bench.policy.runs import Run
 from bench.policy.scenarios import Scenarios
@@ -137,7 +137,7 @@ def _at_share(series: Series, size: Mapping[str, Any]) -> Callable[[], list[Case
         at = {
             policy: series.curve(MIXED, policy, [rate])[rate]
             for policy in ALL
-            if policy in (OWN, *PREDICTIONS_ARE_TRUE, *OWN_BASELINES) or ALL[policy].rival
+            if policy in (OWN, CHATS.name, *PREDICTIONS_ARE_TRUE, *OWN_BASELINES) or ALL[policy].rival
         }
         return [
             {

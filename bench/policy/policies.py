@@ -28,9 +28,16 @@ class Policy:
     router: Callable[[Sequence[Server], int], Router]
     said: Said | None = None
     rival: bool = False
+    chats: bool = False
+    """Whether a request of which the trace tells no session is the first of one of its own, as the gateway
+    takes every chat."""
 
     def prepare(self, jobs: Sequence[Job], seed: int) -> None:
         """Give the requests their predictions."""
+        if self.chats:
+            for job in jobs:
+                if job.session is None:
+                    job.session = ("chat", seed, job.number)
         if self.said is not None:
             for job, prediction in zip(jobs, self.said(jobs, seed), strict=True):
                 job.prediction = prediction
@@ -44,8 +51,11 @@ def _own(
     )
 
 
+CHATS: Final = Policy("predictive, each a new chat", _own("predictive"), predictions.trained, chats=True)
+
 OURS: Final = (
     Policy("predictive", _own("predictive"), predictions.trained),
+    CHATS,
     Policy("predictive, running figures only", _own("predictive"), predictions.running),
     Policy("predictive, permuted predictions", _own("predictive"), predictions.permuted),
     Policy("clairvoyant", _own("predictive", thresholds=SURE, judge=False), predictions.clairvoyant),

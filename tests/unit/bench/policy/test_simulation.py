@@ -8,6 +8,7 @@ import pytest
 
 from bench.policy.control_plane import ControlPlane
 from bench.policy.job import Job, Prediction
+from bench.policy.policies import CHATS
 from bench.policy.rivals import RIVALS, LeastOutstandingHold, RoundRobin
 from bench.policy.routing import read
 from bench.policy.tokenweir_router import Tokenweir
@@ -42,6 +43,23 @@ def test_the_same_seed_gives_the_same_run() -> None:
         return [job.finished for job in asked]
 
     assert finished() == finished()
+
+
+def test_each_request_of_the_trace_may_be_a_new_chat_and_keeps_the_session_that_it_has() -> None:
+    asked = [Job(k, 0.0, 100, 10, session=session) for k, session in enumerate([None, ("log", 7), None])]
+    CHATS.prepare(asked, 3)
+    first, told, last = (job.session for job in asked)
+    assert told == ("log", 7)
+    assert None not in {first, last}
+    assert first != last
+
+
+def test_a_new_chat_begins_at_its_place_on_the_ring_while_no_other_costs_much_less() -> None:
+    asked, fleet = jobs(10, rate=0.05), servers()
+    CHATS.prepare(asked, 3)
+    router = Tokenweir(fleet, 1, "predictive")
+    run(asked, fleet, router)
+    assert [job.server for job in asked] == [router.home(job.session) for job in asked]
 
 
 def test_a_crash_fails_what_is_in_flight_and_the_server_comes_back_after_its_restart() -> None:
