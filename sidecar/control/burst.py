@@ -43,7 +43,8 @@ class Burst:
         self.reason = ""
         if self.mode.on:
             self.reason = (
-                f"burst: {fast:.1f} requests/s, usually {usual or 0:.1f}; {load.text()}: "
+                f"burst{', about to end' if leave else ''}: {fast:.1f} requests/s, usually {usual or 0:.1f}; "
+                f"{load.text()}: "
                 f"answers of at most {config.max_tokens} tokens"
             )
         return changed

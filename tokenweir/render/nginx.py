@@ -90,6 +90,13 @@ def listen_address(address: str, port: int) -> str:
     return f"[{parsed}]:{port}" if parsed.version == 6 else f"{parsed}:{port}"
 
 
+def listens(address: str, port: int) -> list[str]:
+    """What nginx listens on. `::` is every address of this machine, as 0.0.0.0 is every one of IPv4: nginx
+    would take it for those of IPv6 alone. Raises RenderError, as above."""
+    everywhere = address.strip("[]") == "::"
+    return [listen_address(one, port) for one in (["::", "0.0.0.0"] if everywhere else [address])]  # noqa: S104
+
+
 def dynamic_modules(folders: Iterable[Path] = MODULE_FOLDERS) -> list[Path]:
     """Debian's dynamic modules to load; none where nginx has Lua built in (OpenResty)."""
     for folder in folders:
@@ -229,7 +236,7 @@ def render(config: Config, paths: Paths, *, modules: list[Path] | None = None) -
         idle_ms=config.limits.idle,
         tries=config.limits.tries,
         own_headers=OWN_HEADERS,
-        listen=listen_address(config.listen.address, config.listen.port),
+        listens=listens(config.listen.address, config.listen.port),
         trusted_proxies=config.listen.trusted_proxies,
         tls=config.listen.tls,
         http2=http2,

@@ -75,6 +75,14 @@ def test_it_ends_when_the_rate_is_back_but_not_before_its_stay(usual):
     assert 5000 <= ended <= 11_000
 
 
+def test_while_it_only_holds_on_its_reason_says_that_it_is_about_to_end(usual):
+    run(usual, 200, 5, 60_000, load(0.75))
+    assert usual.reason.startswith("burst: 200.0 requests/s")
+    run(usual, 0, 2, 65_000, load(0.75))
+    assert usual.mode.on
+    assert usual.reason.startswith("burst, about to end: ")
+
+
 def test_it_ends_when_the_fleet_is_at_ease_though_the_rate_stays(usual):
     run(usual, 200, 5, 60_000, load(0.75))
     ((_, on),) = run(usual, 200, 30, 65_000, load(0.5))

@@ -148,3 +148,21 @@ def test_of_another_configuration_up_says_what_status_and_down_need(
     said = up.same_config(tmp_path / "mine2.yaml")
     assert said == "Of this configuration: make status CONFIG=mine2.yaml, make down CONFIG=mine2.yaml"
     assert up.same_config(up.DEFAULT_CONFIG) is None
+
+
+def test_the_example_names_a_model_of_a_backend_that_is_ready(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [
+        {"state": "down", "models": ["a"]},
+        {"state": "ready", "models": ["c", "b"]},
+    ]
+
+    def get(url: str, **_: object) -> httpx.Response:
+        assert url.startswith("http://admin"), "the gateway tells its models only to who has a key"
+        return httpx.Response(200, json={"backends": rows}, request=httpx.Request("GET", url))
+
+    serve(monkeypatch, get)
+    assert up.first_model(settings) == "b"
+    rows.clear()
+    assert up.first_model(settings) is None

@@ -87,6 +87,13 @@ def test_listen_addresses(address: str, port: int, rendered: str) -> None:
     assert listen_address(address, port) == rendered
 
 
+def test_all_of_ipv6_is_all_of_ipv4_too(tmp_path: Path) -> None:
+    text = render(config(listen={"address": "::", "port": 8080}), paths(tmp_path))
+    assert "        listen [::]:8080 backlog" in text
+    assert "        listen 0.0.0.0:8080 backlog" in text
+    assert "[::]" not in render(config(listen={"address": "0.0.0.0"}), paths(tmp_path))
+
+
 @pytest.mark.parametrize("address", ["a b", "1.2.3.4; daemon on", "-x", "unix:/tmp/x"])
 def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(RenderError, match="neither an IP address"):
