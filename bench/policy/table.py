@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import isinf
 from typing import Any
 
@@ -21,6 +21,12 @@ COLUMNS = (
     ("busy", "utilisation", "{:.0%}"),
     ("hits", "prefix_hits", "{:.0%}"),
 )
+WHOLE = 150
+"""Characters from which nothing wraps."""
+ZEROS = ("prefix_hits", "preempted_share", "refused_share", "memory_share")
+"""Left out of a narrow table, in this order, where they are nothing but 0."""
+LESS = ("goodput", "utilisation", "prefix_hits", "preempted_share", "refused_share")
+"""Left out then, in this order, as far as is needed."""
 ARTICLE = (
     "policy",
     "sustained/s",
@@ -38,18 +44,49 @@ def shown(value: float, form: str) -> str:
     return "-" if isinf(value) else form.format(value)
 
 
-def show(
-    title: str, rows: Mapping[str, Mapping[str, Any]], console: Console, own: Sequence[str] = ()
-) -> None:
-    """One cell: a row for each policy. Rows named in `own` stand out."""
+def show(title: str, rows: Mapping[str, Mapping[str, Any]], console: Console, own: str = "") -> None:
+    """One cell: a row for each policy; `own` stands out. Columns that a narrow console has no place for are
+    left out and named."""
+    columns = _fitting(rows, console.width)
     table = Table(title=title)
-    table.add_column("policy")
-    for head, _, _ in COLUMNS:
-        table.add_column(head, justify="right")
+    table.add_column("policy", min_width=_longest_word(rows))
+    for head, key, form in columns:
+        least = _least(rows, head, key, form)
+        # Where place is short it is taken from the heads, which wrap.
+        table.add_column(head, justify="right", width=least if console.width < WHOLE else None)
     for name, figures in rows.items():
-        cells = [shown(figures[key], form) for _, key, form in COLUMNS]
+        cells = [shown(figures[key], form) for _, key, form in columns]
         table.add_row(name, *cells, style="bold" if name == own else None)
     console.print(table)
+    missing = [head for head, key, _ in COLUMNS if key not in {key for _, key, _ in columns}]
+    if missing:
+        console.print(f"no place for: {', '.join(missing)} (a wider terminal shows them)")
+
+
+def _fitting(rows: Mapping[str, Mapping[str, Any]], width: int) -> list[tuple[str, str, str]]:
+    """The columns for which a console of so many characters has a place."""
+    columns = list(COLUMNS)
+    zeros = [key for key in ZEROS if not any(figures[key] for figures in rows.values())]
+    for key in (*zeros, *LESS):
+        if _width(rows, columns) <= width:
+            break
+        columns = [column for column in columns if column[1] != key]
+    return columns
+
+
+def _width(rows: Mapping[str, Mapping[str, Any]], columns: Sequence[tuple[str, str, str]]) -> int:
+    """The least width of a table in which no word and no figure is cut."""
+    inner = _longest_word(rows) + sum(_least(rows, *column) for column in columns)
+    return inner + 3 * (len(columns) + 1) + 1
+
+
+def _longest_word(names: Iterable[str]) -> int:
+    return max(len(word) for name in ("policy", *names) for word in name.split())
+
+
+def _least(rows: Mapping[str, Mapping[str, Any]], head: str, key: str, form: str) -> int:
+    """The least width of a column."""
+    return max(map(len, (*head.split(), *(shown(figures[key], form) for figures in rows.values()))))
 
 
 def article(cases: Sequence[Mapping[str, Any]], console: Console) -> None:
