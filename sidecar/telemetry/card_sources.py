@@ -7,6 +7,7 @@ from typing import Protocol
 
 from sidecar.telemetry import dcgm
 from sidecar.telemetry.http import Fetcher, FetchError
+from sidecar.telemetry.large_pages import PageTime
 from sidecar.telemetry.nvml import Nvml, NvmlUnavailableError
 from sidecar.telemetry.readings import Card
 
@@ -17,6 +18,10 @@ class SourceError(Exception):
 
 class CardSource(Protocol):
     """Reads the cards of one host."""
+
+    @property
+    def rest_ms(self) -> float:
+        """How long the next look rests at least, since this one took long."""
 
     async def read(self) -> tuple[str, list[Card]]:
         """(who says it, all cards). Raises SourceError."""
@@ -32,6 +37,12 @@ class ExporterSource:
         self._url = url
         self._fetcher = fetcher
         self._reader = dcgm.Reader()
+        self._time = PageTime()
+
+    @property
+    def rest_ms(self) -> float:
+        """As in `CardSource`."""
+        return self._time.rest_ms
 
     async def read(self) -> tuple[str, list[Card]]:
         """As in `CardSource`."""
@@ -41,7 +52,7 @@ class ExporterSource:
             raise SourceError(str(error)) from None
         if answer.status != 200:
             raise SourceError(f"{self._url} answers {answer.status}")
-        who, cards = self._reader.read(answer.body)
+        who, cards = await self._time.spend(len(answer.body), lambda: self._reader.read(answer.body))
         if not cards:
             raise SourceError(f"{self._url} shows no GPU: is it the DCGM exporter's /metrics?")
         return who, cards
@@ -52,6 +63,8 @@ class ExporterSource:
 
 class DriverSource:
     """The driver of this host, through NVML. Its calls block for some ms, so they run in a thread."""
+
+    rest_ms = 0.0
 
     def __init__(self, library: Nvml | None = None) -> None:
         self._library = library or Nvml()

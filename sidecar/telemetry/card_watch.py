@@ -63,7 +63,7 @@ class CardWatch:
             factor = min(2 ** max(self.failures - 2, 0), BACK_OFF_MOST)
             pause = self._interval_ms * factor * random.uniform(1 - JITTER, 1 + JITTER)
             now = monotonic_ms()
-            pause = max(pause - (now - began), 0.1 * self._interval_ms)
+            pause = max(pause - (now - began), 0.1 * self._interval_ms, self._source.rest_ms)
             await asyncio.sleep(to_slot(now, pause, self._interval_ms) / 1000)
 
     async def look(self) -> None:

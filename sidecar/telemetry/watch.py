@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -20,6 +21,7 @@ from sidecar.telemetry.exposition import Page
 from sidecar.telemetry.health import Look
 from sidecar.telemetry.http import Answer, Fetcher, FetchError, Origin
 from sidecar.telemetry.indicators import Indicators
+from sidecar.telemetry.large_pages import PageTime
 from sidecar.telemetry.plausible import plausible
 from sidecar.telemetry.readings import ModelsReading, Record
 from sidecar.telemetry.slots import to_slot
@@ -55,6 +57,7 @@ class Watch:
         self._settled = False
         self._late = False
         self._places: dict[str, int] = {}
+        self._page_time = PageTime()
         self._health_at = self._models_at = self._metrics_missing_at = float("-inf")
         self._movement: tuple[float | None, ...] = ()
         self._wake = asyncio.Event()
@@ -69,7 +72,7 @@ class Watch:
             if answer is not None:
                 await answer
             spent = monotonic_ms() - started
-            wait = max(self._delay_ms() - spent, 0.1 * self.interval_ms)
+            wait = max(self._delay_ms() - spent, 0.1 * self.interval_ms, self._page_time.rest_ms)
             wait = to_slot(monotonic_ms(), wait, self.interval_ms)
             self._wake.clear()
             # A bare timer: `wait_for` would make a task of each wait.
@@ -235,9 +238,11 @@ class Watch:
         kind = record.engine_kind
         if kind not in engines.READERS and self.config.engine == "auto":
             record.engine_kind = kind = engines.by_page(page.body) or kind
-        reader = engines.READERS.get(kind)
+        reader, now = engines.READERS.get(kind), monotonic_ms()
         try:
-            reading = reader(page, monotonic_ms()) if reader else None
+            reading = (
+                await self._page_time.spend(len(page.body), partial(reader, page, now)) if reader else None
+            )
         except (ValueError, ArithmeticError, RecursionError) as error:
             return self._no_metrics(f"/metrics cannot be read: {error}")
         if reading is None:
