@@ -139,7 +139,7 @@ class Ticker:
             self._loop.published(),
             memory,
         )
-        await self._publisher.publish(self._fleet.decide(now), decision)
+        await self._publisher.publish(self._fleet.decide(monotonic_ms()), decision)
         if memory is not None:
             self._memory_at, self._memory_due = now, False
         self._redis.answered(PART)

@@ -183,7 +183,7 @@ class Fleet:
         low, high = (None, None) if memory.use is None else scores(memory.use)
         score_reason = f"scores: low {low:.1f}, high {high:.1f}" if low is not None else None
         engine = record.engine
-        age = now - engine.at if engine is not None else None
+        age = max(now - engine.at, 0.0) if engine is not None else None
         load = engine.load if engine is not None and age is not None and age <= LOAD_BELIEVED_MS else None
         reasons = [
             self._state_reason(member),

@@ -43,4 +43,5 @@ def memory_use(config: BackendConfig, record: Record, now: float) -> Memory:
 def _fresh(use: float, age_ms: float, text: str) -> Memory:
     if age_ms > BELIEVED_MS:
         return Memory(None, None, f"memory use: last told {age_ms / 1000:.0f} s ago, not believed any more")
+    age_ms = max(age_ms, 0.0)  # it may have been read after the moment that is decided for
     return Memory(use, age_ms, f"memory use: {text}, {age_ms:.0f} ms ago")

@@ -240,3 +240,9 @@ def test_a_backend_whose_figures_fit_no_snapshot_is_told_without_them(fleet, mon
     assert (second.id, second.memory) == ("b", 0.25)
     assert "its figures cannot be published" in " ".join(first.reasons)
     assert [line["event"] for line in lines] == ["backend_figures_refused"]
+
+
+def test_a_look_newer_than_the_moment_that_is_decided_for_is_told_as_of_now(fleet):
+    serve(fleet, at=1000.0)
+    (backend,) = fleet.decide(990)
+    assert (backend.memory, backend.memory_age_ms, backend.load_age_ms) == (0.25, 0, 0)
