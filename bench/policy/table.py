@@ -137,11 +137,12 @@ def beside(rows: Sequence[tuple[str, Mapping[str, float], Mapping[str, Any]]], c
         "p99 s",
         "busy",
         "out of memory",
+        "success",
     ):
         table.add_column(head, justify="right")
     for policy, told, here in rows:
         known = {"completed_qps": told["qps"], "p99_done_s": told["p99_s"], **told}
-        table.add_row(policy, *_closed(known), *_closed(here))
+        table.add_row(policy, *_closed(known), *_closed(here), f"{here['success']:.2%}")
     console.print(table)
 
 

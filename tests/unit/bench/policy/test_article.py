@@ -9,8 +9,10 @@ from bench.policy import article, bars
 TIGHT = article.TIGHT
 
 
-def closed(policy: str, clients: int, memory: float, capacity: int = TIGHT) -> dict[str, Any]:
-    """A closed loop's case."""
+def closed(
+    policy: str, clients: int, memory: float, capacity: int = TIGHT, gone: float = 0.0
+) -> dict[str, Any]:
+    """A closed loop's case: the share lost for memory, and because no server was there."""
     return {
         "case": {
             "table": "article",
@@ -20,6 +22,7 @@ def closed(policy: str, clients: int, memory: float, capacity: int = TIGHT) -> d
             "clients": clients,
         },
         "memory_share": memory,
+        "success": 1 - memory - gone,
     }
 
 
@@ -45,6 +48,11 @@ def test_the_articles_figures_stand_beside_the_load_at_which_round_robin_loses_a
     ]
     assert rows[0][1]["memory_share"] == 0.23
     assert article.beside([]) == []
+
+
+def test_what_found_no_server_counts_as_lost_too() -> None:
+    cases = [closed("round_robin", 50, 0.12, gone=0.11), closed("round_robin", 56, 0.13, gone=0.47)]
+    assert [case["case"]["clients"] for _, _, case in article.beside(cases)] == [50]
 
 
 def found(cases: list[dict[str, Any]]) -> dict[str, bars.Bar]:
