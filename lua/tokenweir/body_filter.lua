@@ -1,9 +1,10 @@
 --- The body filter: counts what streams past, without changing a byte of it, and ends a stream that broke off.
 local affinity = require "tokenweir.affinity"
+local answer_bytes = require "tokenweir.answer_bytes"
 local clock = require "tokenweir.clock"
 local deadline = require "tokenweir.deadline"
 local errors = require "tokenweir.errors"
-local memory_error = require("tokenweir.core.answer.engine_error").memory
+local engine_error = require "tokenweir.core.answer.engine_error"
 local ledger = require "tokenweir.ledger"
 local passive_health = require "tokenweir.passive_health"
 local sse = require "tokenweir.core.answer.sse"
@@ -13,11 +14,13 @@ local usage = require "tokenweir.core.answer.usage"
 
 local ngx = ngx
 local arg = ngx.arg
+local ffi_string = require("ffi").string
+local min = math.min
 local now_ms = clock.ms
 local byte = passive_health.byte
 local first_token, progress = ledger.first_token, ledger.progress
-local made = affinity.made
-local feed_sse, feed_usage = sse.feed, usage.feed
+local made, piece = affinity.made, answer_bytes.get
+local feed_sse, feed_usage = sse.feed_bytes, usage.feed_bytes
 local finish_sse, finish_usage = sse.finish, usage.finish
 
 --- nginx leaves a timer as it is where it would move by less than this: NGX_TIMER_LAZY_DELAY.
@@ -25,29 +28,23 @@ local LAZY_MS = 300
 
 local _M = {}
 
--- The reader of `ngx.arg` ends in a call that is compiled only where something follows it, see `variable.lua`.
-local function passing()
-  local chunk, last = arg[1], arg[2]
-  return chunk, last
-end
-
 -- An engine's error says, in its body or in an event, whether it is out of memory.
-local function look_into_error(r, chunk)
-  r.engine_error = r.engine_error or memory_error(chunk)
+local function look_into_error(r, p, size)
+  r.engine_error = r.engine_error or engine_error.memory(ffi_string(p, min(size, engine_error.MOST)))
 end
 
-local function count(r, chunk, now)
+local function count(r, p, size, now)
   local stream = r.sse
   if not stream then
     if r.usage then
-      feed_usage(r.usage, chunk)
+      feed_usage(r.usage, p, size)
     end
     return
   end
   local before = stream.events
-  feed_sse(stream, chunk)
+  feed_sse(stream, p, size)
   if stream.error then
-    look_into_error(r, chunk)
+    look_into_error(r, p, size)
   end
   if stream.id and not r.response then
     r.response = stream.id
@@ -127,8 +124,8 @@ function _M.run()
   elseif r.late then
     return ngx.ERROR
   end
-  local chunk, last = passing()
-  if chunk == "" then
+  local p, size, last = piece()
+  if size == 0 then
     if last then
       return finish(r)
     end
@@ -143,9 +140,9 @@ function _M.run()
   end
   r.last_byte = now
   if r.header >= 500 then
-    look_into_error(r, chunk)
+    look_into_error(r, p, size)
   end
-  count(r, chunk, now)
+  count(r, p, size, now)
   if last then
     return finish(r)
   elseif r.deadline and now > r.deadline then

@@ -12,7 +12,8 @@ const int32_t *tw_wmemchr(const int32_t *s, int32_t c, size_t n) __asm__("wmemch
 
 local C = ffi.C
 local cast = ffi.cast
-local pointer = ffi.typeof("const uint8_t *")
+local pointer, address = ffi.typeof("const uint8_t *"), ffi.typeof("intptr_t")
+local tonumber = tonumber
 
 local _M = {}
 
@@ -49,15 +50,14 @@ function _M.find(p, c, from, to)
   return at - p
 end
 
---- Index of the first of `n` numbers of 32 bits that is `x`, or -1. Of a few numbers too this is better than a loop,
--- which would end what LuaJIT compiles as one, and have each of its ends compiled apart.
+--- Index of the first of `n` numbers of 32 bits that is `x`; a negative number where none is. Of a few numbers too this
+-- is better than a loop, which would end what LuaJIT compiles as one, and have each of its ends compiled apart.
 -- @param list const int32_t *
 function _M.index(list, x, n)
-  local at = C.tw_wmemchr(list, x, n)
-  if at == nil then
-    return -1
-  end
-  return at - list
+  -- No branch: the null pointer, where none is found, lies before every list. (Taken from each other as pointers they
+  -- would have to be near: LuaJIT's interpreter keeps 32 bits of the difference.)
+  local k = tonumber(cast(address, C.tw_wmemchr(list, x, n)) - cast(address, list)) / 4
+  return k
 end
 
 --- Index of the first place of the string `what` in `[from, to)` of `p`, or -1.

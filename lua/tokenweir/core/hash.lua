@@ -4,8 +4,8 @@ local ffi = require "ffi"
 local bit = require "bit"
 local bytes = require "tokenweir.core.bytes"
 
-local bxor, rol, rshift, tohex = bit.bxor, bit.rol, bit.rshift, bit.tohex
-local cast = ffi.cast
+local band, bxor, rol, rshift, tohex = bit.band, bit.bxor, bit.rol, bit.rshift, bit.tohex
+local cast, copy = ffi.cast, ffi.copy
 local sub, tonumber = string.sub, tonumber
 
 local words = ffi.typeof("const uint64_t *")
@@ -23,6 +23,12 @@ local _M = {}
 -- What is hashed, the lanes and the hash while they are reckoned: LuaJIT makes an object of each pointer and 64-bit
 -- number that is a variable where a loop begins.
 local source, lane, state = ffi.new("const uint8_t *[1]"), ffi.new("uint64_t[4]"), ffi.new("uint64_t[1]")
+
+-- What is left of the bytes, and what all of it can be read beyond them.
+local tail = ffi.new("uint8_t[40]")
+local tail_words = ffi.cast("const uint64_t *", tail)
+-- For -2 .. 3, at 0 .. 5: all ones where it is more than 0.
+local mask = ffi.new("uint64_t[6]", { 0, 0, 0, -1ULL, -1ULL, -1ULL })
 
 local kept = { false }
 
@@ -46,19 +52,36 @@ local function stripes(n)
   state[0] = merge(merge(merge(merge(hash, lane[0]), lane[1]), lane[2]), lane[3])
 end
 
+-- `new` where `ones` is all ones, `old` where it is 0.
+local function choose(old, new, ones)
+  return (bxor(old, band(bxor(old, new), ones)))
+end
+
+local function with_word(hash, word, ones)
+  return choose(hash, rol(bxor(hash, round(0ULL, word)), 27) * P1 + P4, ones)
+end
+
+local function with_byte(hash, byte, ones)
+  return choose(hash, rol(bxor(hash, u64(byte) * P5), 11) * P1, ones)
+end
+
+-- What is left behind the stripes: words, a half of one, bytes. All that there could be is reckoned, and what is not
+-- there left out of the hash by a mask: loops of a round or two, or a branch for each length, LuaJIT would not compile,
+-- or over and over.
 local function rest(i, n)
-  while i + 8 <= n do
-    state[0] = rol(bxor(state[0], round(0ULL, cast(words, source[0] + i)[0])), 27) * P1 + P4
-    i = i + 8
-  end
-  if i + 4 <= n then
-    state[0] = rol(bxor(state[0], u64(cast(halves, source[0] + i)[0]) * P1), 23) * P2 + P3
-    i = i + 4
-  end
-  while i < n do
-    state[0] = rol(bxor(state[0], u64(source[0][i]) * P5), 11) * P1
-    i = i + 1
-  end
+  local left = n - i
+  copy(tail, source[0] + i, left)
+  local count, half, single = rshift(left, 3), band(rshift(left, 2), 1), band(left, 3)
+  local hash = state[0]
+  hash = with_word(hash, tail_words[0], mask[count + 2])
+  hash = with_word(hash, tail_words[1], mask[count + 1])
+  hash = with_word(hash, tail_words[2], mask[count])
+  local at = 8 * count
+  hash = choose(hash, rol(bxor(hash, u64(cast(halves, tail + at)[0]) * P1), 23) * P2 + P3, mask[half + 2])
+  at = at + 4 * half
+  hash = with_byte(hash, tail[at], mask[single + 2])
+  hash = with_byte(hash, tail[at + 1], mask[single + 1])
+  state[0] = with_byte(hash, tail[at + 2], mask[single])
 end
 
 -- The hash of `n` bytes at `source`, by the seed in `state`.

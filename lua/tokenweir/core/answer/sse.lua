@@ -251,13 +251,12 @@ end
 
 --- Takes the next chunk of the stream.
 -- @tparam table state
--- @tparam string chunk any cut of the stream, the empty string too
-function _M.feed(state, chunk)
-  local n = #chunk
+-- @param p const uint8_t *, readable in [0, n] with p[n] == 0; needed until the function returns
+-- @tparam number n its size: any cut of the stream
+function _M.feed_bytes(state, p, n)
   if n == 0 then
     return
   end
-  local p = of(chunk)
   local i = 0
   if state.after_cr then
     state.after_cr = false
@@ -274,6 +273,11 @@ function _M.feed(state, chunk)
     end
   end
   feed_lines(state, p, i, n)
+end
+
+--- The same of a Lua string.
+function _M.feed(state, chunk)
+  return _M.feed_bytes(state, of(chunk), #chunk)
 end
 
 --- Takes the end of the stream: a last line without an end counts, and llama.cpp's timings stand in for absent usage.

@@ -10,6 +10,7 @@
 -- the outermost object. How the answer was cut does not matter.
 local answer = require "tokenweir.core.answer.answer"
 local bytes = require "tokenweir.core.bytes"
+local ffi = require "ffi"
 local fixed_table = require "tokenweir.core.fixed_table"
 local json = require "tokenweir.core.json.walk"
 local line_buffer = require "tokenweir.core.line_buffer"
@@ -17,6 +18,7 @@ local string_end = require("tokenweir.core.json.quote").string_end
 
 local find_last, find_text, of = bytes.find_last, bytes.find_text, bytes.of
 local space_end, skip = json.space_end, json.skip
+local cast, ffi_string, pointer = ffi.cast, ffi.string, ffi.typeof("const uint8_t *")
 local max = math.max
 local sub = string.sub
 
@@ -52,20 +54,15 @@ function _M.new()
   return state
 end
 
---- Takes the next chunk.
-function _M.feed(state, chunk)
-  local n = #chunk
-  if n == 0 then
-    return
+-- Of an answer that `head` cannot take the chunks are kept, and of those in front of the end only what is needed.
+local function keep(state, before, p, n)
+  local chunks = state.chunks
+  if state.last_chunk == 0 and before > 0 then
+    -- Until now `head` had it all.
+    chunks[1], state.last_chunk, state.kept = ffi_string(state.head.p, before), 1, before
   end
-  local head, chunks = state.head, state.chunks
-  local wanted = _M.HEAD - head.size
-  if wanted > 0 then
-    head:append(chunk, n < wanted and n or wanted)
-  end
-  state.size, state.kept = state.size + n, state.kept + n
-  state.last_chunk = state.last_chunk + 1
-  chunks[state.last_chunk] = chunk
+  state.last_chunk, state.kept = state.last_chunk + 1, state.kept + n
+  chunks[state.last_chunk] = ffi_string(p, n)
   local oldest = #chunks[state.first_chunk]
   while state.kept - oldest >= _M.TAIL do
     chunks[state.first_chunk] = nil
@@ -73,6 +70,29 @@ function _M.feed(state, chunk)
     state.first_chunk = state.first_chunk + 1
     oldest = #chunks[state.first_chunk]
   end
+end
+
+--- Takes the next chunk.
+-- @param p const uint8_t *, needed until the function returns
+-- @tparam number n its size
+function _M.feed_bytes(state, p, n)
+  if n == 0 then
+    return
+  end
+  local before, head = state.size, state.head
+  local wanted = _M.HEAD - head.size
+  if wanted > 0 then
+    head:append(p, n < wanted and n or wanted)
+  end
+  state.size = before + n
+  if state.size > _M.HEAD then
+    keep(state, before, p, n)
+  end
+end
+
+--- The same of a Lua string.
+function _M.feed(state, chunk)
+  return _M.feed_bytes(state, of(chunk), #chunk)
 end
 
 local function join(state)
@@ -164,23 +184,35 @@ local function read_end(state, p, size)
   return true
 end
 
+-- Where an answer that came in one piece, or that `head` has, stands as a whole; nil of any other.
+local function whole(state)
+  if state.last_chunk == 0 then
+    return cast(pointer, state.head.p)
+  elseif state.first_chunk == state.last_chunk and state.size <= _M.TAIL then
+    return of(state.chunks[state.last_chunk])
+  end
+end
+
 --- Takes the end of the answer.
 function _M.finish(state)
-  if state.size == 0 then
+  local size = state.size
+  if size == 0 then
     return
   end
-  if state.first_chunk == state.last_chunk and state.size <= _M.TAIL then
-    local p = of(state.chunks[state.last_chunk])
-    if p[state.size - 1] == CLOSE_OBJECT then
-      -- Most answers come in one piece, and whole. One of the responses API tells more at its beginning.
-      if state.wants_id or not read_end(state, p, state.size) then
-        answer.read(state, p, 0, state.size)
-      end
-      return answer.settle(state)
+  local p = whole(state)
+  if p and p[size - 1] == CLOSE_OBJECT then
+    -- Most answers are complete and not long. One of the responses API tells more at its beginning.
+    if state.wants_id or not read_end(state, p, size) then
+      answer.read(state, p, 0, size)
     end
+    return answer.settle(state)
+  end
+  if state.last_chunk == 0 then
+    read_beginning(state, state.head)
+    return answer.settle(state)
   end
   join(state)
-  if state.size <= _M.TAIL then
+  if size <= _M.TAIL then
     read_beginning(state, tail)
   else
     read_beginning(state, state.head)

@@ -74,22 +74,20 @@ function _M.clear(blocks)
   blocks.count, blocks.bytes, blocks.end_at, blocks.running = 0, 0, FIRST, 0
 end
 
--- The part of a text that lies beyond the end of the present block.
+-- Takes of a text the blocks that end in it; returns where the rest begins. Calls itself for the next block: LuaJIT
+-- gives a loop up that mostly runs once.
 local function cross(blocks, p, first, last)
-  while true do
-    local count = blocks.count
-    local piece = blocks.end_at - blocks.bytes
-    if last - first < piece then
-      break
-    end
-    blocks.running = hash_bytes(p + first, piece, blocks.running)
-    first = first + piece
-    blocks.bytes = blocks.end_at
-    blocks.hash[count], blocks.bytes_to[count] = blocks.running, blocks.end_at
-    blocks.count = count + 1
-    blocks.end_at = blocks.end_at + sizes[count + 1]
+  local count = blocks.count
+  local piece = blocks.end_at - blocks.bytes
+  if last - first < piece then
+    return first
   end
-  return first
+  blocks.running = hash_bytes(p + first, piece, blocks.running)
+  blocks.bytes = blocks.end_at
+  blocks.hash[count], blocks.bytes_to[count] = blocks.running, blocks.end_at
+  blocks.count = count + 1
+  blocks.end_at = blocks.end_at + sizes[count + 1]
+  return cross(blocks, p, first + piece, last)
 end
 
 --- Goes on with the text at `[first, last)` of `p`.

@@ -230,14 +230,16 @@ local function follow_quantiles(row, above_median, above_q90)
   row.q90_shift = follow(row.q90_shift, above_q90, 0.1, max(Q90_STEP, step), LEAST_SHIFT, MOST_SHIFT)
 end
 
+local function judge(of, request, output)
+  skill.judge(of, output, request.own_median, request.own_q90, reference.median, reference.q90)
+end
+
 -- Corrections by an output that the model predicted.
 local function correct(state, of_model, key, request, output, value, capped)
   by_running_figures(of_model, request, reference)
   local left = is_left(state, of_model)
-  for k = 1, 2 do
-    skill.judge(k == 1 and of_model.skill or state.skill, output, request.own_median, request.own_q90,
-      reference.median, reference.q90)
-  end
+  judge(of_model.skill, request, output)
+  judge(state.skill, request, output)
   local changed = is_left(state, of_model) ~= left
   local row = of_model.row
   compare(row, MODEL_WINDOW, output, request.raw_mean)

@@ -114,20 +114,22 @@ function _M.locate(memory, rings, fleet, r, now, life_ms, elsewhere)
   end
 end
 
--- What the backends that served a session still have of it.
+local function reckon_served(memory, view, r, known, k)
+  local place = known.place[k]
+  local i = place ~= NOBODY and view.fleet.at_place[place] or 0
+  if i > 0 and known.tokens[k] > 0 then
+    give(place, min(known.tokens[k], r.prompt, left_of(memory, view.fleet, view.load[i], i, known.stamp[k])))
+  end
+end
+
+-- What the two backends that served a session last still have of it.
 local function reckon_session(memory, view, places, r)
   local known = find_session(memory.sessions, key_of(places, r), r.session_set)
   if not known then
     return
   end
-  local fleet, load = view.fleet, view.load
-  for k = 0, 1 do
-    local place = known.place[k]
-    local i = place ~= NOBODY and fleet.at_place[place] or 0
-    if i > 0 and known.tokens[k] > 0 then
-      give(place, min(known.tokens[k], r.prompt, left_of(memory, fleet, load[i], i, known.stamp[k])))
-    end
-  end
+  reckon_served(memory, view, r, known, 0)
+  reckon_served(memory, view, r, known, 1)
 end
 
 -- What the backends have of the prompt by the table of beginnings.

@@ -6,7 +6,7 @@ local bit = require "bit"
 local index = require("tokenweir.core.bytes").index
 
 local band, rshift, tobit = bit.band, bit.rshift, bit.tobit
-local floor = math.floor
+local floor, max, min = math.floor, math.max, math.min
 local tonumber = tonumber
 
 ffi.cdef [[
@@ -59,6 +59,15 @@ local function make(set, tag)
   return way
 end
 
+-- Where a backend is noted: in its place, else in a free one; else the next in turn goes, as stamps of different
+-- backends are not in one order. Reckoned without a branch: where many backends use one beginning it would go either
+-- way each time, and LuaJIT fails again and again to compile the other one.
+-- @param own, free places, negative where there is none; @param other place that is given up
+local function choose(own, free, other)
+  local has, any = max(0, min(own + 1, 1)), max(0, min(free + 1, 1))
+  return (has * max(own, 0) + (1 - has) * (any * max(free, 0) + (1 - any) * other))
+end
+
 --- Notes that a backend uses a beginning now. Of more than eight the one that used it longest ago is forgotten.
 -- @param place of the backend; @param stamp its present one
 function _M.note(sets, hash, seed, place, stamp, now)
@@ -66,15 +75,8 @@ function _M.note(sets, hash, seed, place, stamp, now)
   local set = sets[at]
   local way = find(set, tag) or make(set, tag)
   way.seen = floor(now / 1000) + 1
-  local k = index(way.place, place, PLACES)
-  if k < 0 then
-    k = index(way.place, NOBODY, PLACES)
-    if k < 0 then
-      -- Stamps of different backends are not in one order; the next in turn goes.
-      k = band(stamp, PLACES - 1)
-    end
-    way.place[k] = place
-  end
+  local k = choose(index(way.place, place, PLACES), index(way.place, NOBODY, PLACES), band(stamp, PLACES - 1))
+  way.place[k] = place
   way.stamp[k] = stamp
 end
 
