@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -99,7 +100,7 @@ def run(
     if len(held) == 0 or len(known) < training.LEAST_ROWS:
         raise training.TooFewError(
             f"{len(data)} completions of {len(np.unique(data.group))} different requests leave too few to "
-            "judge a model by"
+            f"judge a model by; some {math.ceil(training.LEAST_ROWS / (1 - HELD_OUT))} are needed"
         )
     judged = evaluation.judged(data.take(held))
     step = _counted(progress, 2 * training.STEPS)

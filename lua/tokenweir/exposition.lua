@@ -256,8 +256,9 @@ local function write_state(out, known, now)
   line(out, "tokenweir_document_version", { "document", "snapshot" }, known.sequence)
   line(out, "tokenweir_document_version", { "document", "settings" }, known.settings and known.settings.version or 0)
   line(out, "tokenweir_document_version", { "document", "stats" }, known.stats and known.stats.version or 0)
+  local fitted = known.settings and known.settings.predictor.enabled and known.predictor
   gauge(out, "tokenweir_predictor", "The predictor of output lengths: a model's version, or running figures.", 1,
-    { "version", known.predictor and known.predictor.version or "running" })
+    { "version", fitted and fitted.version or "running" })
   local served = policy.serving(policy.get(known.policy), known.stale)
   gauge(out, "tokenweir_policy", "The policy that decides by now, a stale snapshot considered.", 1,
     { "policy", served.name })

@@ -297,6 +297,7 @@ def test_a_disabled_predictor_leaves_running_figures(
     wait_for(gateway, "first")
     gateway.post()
     assert gateway.completions()[0]["predictor"] == "running"
+    assert gateway.metric("tokenweir_predictor", version="running") == 1
 
 
 def test_predicted_and_measured_tokens_are_counted(gateway: Gateway, upstream: Upstream) -> None:
