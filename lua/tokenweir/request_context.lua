@@ -28,6 +28,8 @@ local request = require "tokenweir.core.body.request"
 local sse = require "tokenweir.core.answer.sse"
 local usage = require "tokenweir.core.answer.usage"
 
+local collectgarbage = collectgarbage
+
 local MOST_POOLED = 1024
 --- All members that a context may have. LuaJIT takes the next power of two: with more than 128 each of ten thousand
 -- waiting requests would cost 3 KB more.
@@ -35,6 +37,9 @@ local MEMBERS = 128
 --- While so many of a worker wait, those that come get room for what one has that waits: it grows when it is served,
 -- and is not used again.
 local MANY, MEMBERS_OF_MANY = 64, 64
+--- The heap grows to so many per cent of what is alive before it is collected again: LuaJIT's own figure, and that
+-- while many wait. What each left behind when it came would else add up to half of what it holds.
+local PAUSE, PAUSE_OF_MANY = 200, 125
 
 local _M = {}
 
@@ -66,12 +71,22 @@ local parsings = { count = 0 }
 local ASIDE, NONE = request.new(), request.new()
 local aside = 0
 
+-- One more waits, or, by -1, one less.
+local function count_aside(more)
+  local before = aside > MANY
+  aside = aside + more
+  local many = aside > MANY
+  if many ~= before then
+    collectgarbage("setpause", many and PAUSE_OF_MANY or PAUSE)
+  end
+end
+
 local function new()
   local small = aside > MANY
-  return fixed_table.new(small and MEMBERS_OF_MANY or MEMBERS, {
-    tried_count = 0, small = small, few_blocks = not small and prefix_blocks.new_few() or nil,
-    use = 0, stream = false, n = 1, prompt = 0, tries = 0,
-  })
+  local r = fixed_table.new(small and MEMBERS_OF_MANY or MEMBERS)
+  r.tried_count, r.small, r.few_blocks = 0, small, not small and prefix_blocks.new_few() or nil
+  r.use, r.stream, r.n, r.prompt, r.tries = 0, false, 1, 0, 0
+  return r
 end
 
 --- A clean context.
@@ -108,7 +123,8 @@ end
 --- Lends what was read of a body to others; `take_up` is to be called before it is looked at again.
 function _M.put_aside(r)
   give_to(parsings, r.parsed)
-  r.parsed, aside = ASIDE, aside + 1
+  r.parsed = ASIDE
+  count_aside(1)
 end
 
 --- Gives a context a table for what is read of its body, if it put the one it had aside.
@@ -117,7 +133,8 @@ function _M.take_up(r)
   if r.parsed ~= ASIDE then
     return false
   end
-  r.parsed, aside = from(parsings, request.new), aside - 1
+  r.parsed = from(parsings, request.new)
+  count_aside(-1)
   return true
 end
 
@@ -146,7 +163,7 @@ function _M.give(r)
   give_to(plains, r.usage)
   local parsed = r.parsed
   if parsed == ASIDE then
-    aside = aside - 1
+    count_aside(-1)
   elseif parsed ~= NONE then
     if parsed.kind then
       request.clear(parsed)

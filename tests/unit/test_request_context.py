@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from tokenweir.luavm import new_runtime
+
 
 def test_there_is_room_for_every_member_that_is_named_in_the_sources(root: Path) -> None:
     names: set[str] = set()
@@ -29,3 +31,27 @@ def test_what_became_of_an_answer_is_forgotten_with_its_request(root: Path) -> N
         lines = (lua / f"{name}.lua").read_text().splitlines()
         written = [line.partition(" = ")[0] for line in lines if re.match(r"\s*r\.[a-z_, r.]+ = ", line)]
         assert set(re.findall(r"\br\.([a-z_]+)", " ".join(written))) <= forgotten, name
+
+
+def test_garbage_is_collected_sooner_while_many_wait() -> None:
+    lua = new_runtime()
+    context = lua.eval(b'require "tokenweir.request_context"')
+    context = context[0] if isinstance(context, tuple) else context
+
+    def pause() -> int:
+        """What the collector's pause is: setting it tells what it was."""
+        before = int(lua.eval(b'collectgarbage("setpause", 1000)'))
+        lua.eval(b'collectgarbage("setpause", %d)' % before)
+        return before
+
+    usual = pause()
+    waiting = [context.take(0) for _ in range(100)]
+    for r in waiting:
+        context.put_aside(r)
+    assert pause() < usual
+    for r in waiting[:30]:
+        context.take_up(r)
+    assert pause() < usual
+    for r in waiting[30:]:
+        context.give(r)
+    assert pause() == usual
