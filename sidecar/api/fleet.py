@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 from sidecar.api.control import AlertView, alert_views
 from sidecar.api.fleet_models import FleetModel, fleet_models
 from sidecar.api.plane import Plane
-from sidecar.api.shown_state import SHOWN, shown_state
+from sidecar.api.shown_state import SHOWN, shown_reason, shown_state
 from sidecar.clock import monotonic_ms
 from sidecar.departures import departures
 from tokenweir.contract.records import Role, State
@@ -91,7 +91,7 @@ async def fleet(plane: Plane) -> FleetView:
                 high=decision.high if decision else None,
                 ejected_by=plane.gateways.ejecting(backend_id),
                 tried_by=plane.gateways.trying(backend_id),
-                reason=plane.fleet.reason(member),
+                reason=shown_reason(plane, member),
             )
         )
     published_at = plane.publisher.published_at

@@ -19,6 +19,12 @@ def shown_state(plane: ControlPlane, member: Member) -> str:
     return AT_REST if stopped_on_purpose(plane, member) else member.state.value
 
 
+def shown_reason(plane: ControlPlane, member: Member) -> str:
+    """Why it has the state that is shown."""
+    reason = plane.fleet.reason(member)
+    return f"stopped while it is not needed ({reason})" if stopped_on_purpose(plane, member) else reason
+
+
 def stopped_on_purpose(plane: ControlPlane, member: Member) -> bool:
     """Whether this is a spare that is away because nobody needs it: it can be started, was not put into
     service, and either never served or is stopped by what `standby.stop` says. One that hangs is not."""

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from sidecar.api.measured import IndicatorView, Measured, indicators, measured
-from sidecar.api.shown_state import SHOWN, shown_state
+from sidecar.api.shown_state import SHOWN, shown_reason, shown_state
 from sidecar.clock import monotonic_ms
 from sidecar.control.member import Member
 from sidecar.control_plane import ControlPlane
@@ -59,7 +59,7 @@ def backend_view(plane: ControlPlane, member: Member, decision: Backend | None) 
         address=member.address,
         state=member.state.value,
         shown=shown_state(plane, member),
-        reason=plane.fleet.reason(member),
+        reason=shown_reason(plane, member),
         engine=member.record.engine_kind,
         role=member.role.value,
         models=member.models(),

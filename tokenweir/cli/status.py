@@ -179,6 +179,8 @@ def reasons(backend: dict[str, Any]) -> str:
     """Why a backend has its state and scores, on one line."""
     decision = backend["decision"] or {}
     found = list(decision.get("reasons") or [backend["reason"]])
+    if backend.get("shown") == "standby":
+        found[0] = f"state: standby: {backend['reason']}"
     found += [f"ejected by {gateway}: {why}" for gateway, why in backend["ejected_by"].items()]
     found += [
         f"tried by {gateway} with single requests after: {why}"

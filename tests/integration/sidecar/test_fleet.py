@@ -77,6 +77,8 @@ async def test_a_spare_that_is_stopped_on_purpose_is_told_from_one_that_is_down(
         "spare": ("standby", "standby"),
         "lost": ("standby", "down"),
     }
+    assert found["spare"]["reason"].startswith("stopped while it is not needed (")
+    assert not found["lost"]["reason"].startswith("stopped")
     text = (await sidecar.http.get("/metrics")).text
     assert 'tokenweir_sidecar_backend_state{backend="spare",state="standby"} 1.0' in text
     assert 'tokenweir_sidecar_backend_state{backend="spare",state="down"} 0.0' in text

@@ -58,6 +58,18 @@ def test_one_that_a_gateway_tries_again_is_told_from_one_that_serves() -> None:
     assert reasons(backend).endswith("tried by gateway-1 with single requests after: status")
 
 
+def test_a_spare_that_is_stopped_on_purpose_is_not_told_as_down() -> None:
+    backend = {
+        **BACKEND,
+        "ejected_by": {},
+        "shown": "standby",
+        "reason": "stopped while it is not needed (Connection refused)",
+        "decision": {**BACKEND["decision"], "reasons": ["state: down: Connection refused", "cost: facts"]},
+    }
+    told = "state: standby: stopped while it is not needed (Connection refused); cost: facts"
+    assert reasons(backend) == f"a100-a: {told}"
+
+
 def test_what_is_not_known_is_a_question_mark() -> None:
     backend = {**BACKEND, "decision": None, "models": {}, "configuration": {}, "ejected_by": {}}
     row = next(line for line in shown([backend]).splitlines() if "a100-a" in line)
