@@ -244,7 +244,8 @@ class Fleet:
         """Why a member has its state; of one that drains, how far that has come."""
         if member.state is State.DRAINING:
             progress = self.drain_progress(member.config.id).reason
-            return progress if member.changing is None else f"{member.changing}: {progress}"
+            change = member.elsewhere[1] if member.elsewhere is not None else member.changing
+            return progress if change is None else f"{change}: {progress}"
         return member.reason
 
     def drain_progress(self, backend_id: str) -> drain.Drain:

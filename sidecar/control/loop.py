@@ -23,7 +23,7 @@ from sidecar.control.recovery import Recovery
 from sidecar.control.restart import Order
 from sidecar.control.rollout import Rollout
 from tokenweir.config import Config
-from tokenweir.contract.records import Completion, ModelControl, PolicySettings, Role
+from tokenweir.contract.records import Completion, ModelControl, PolicySettings, Role, State
 
 
 @dataclass(slots=True)
@@ -91,6 +91,9 @@ class ControlLoop:
     def step(self, config: Config, leading: bool, now: float) -> tuple[bool, Orders]:
         """Decide at monotonic `now`. Returns whether a mode or a state changed, and what is to be done."""
         states = {name: member.state for name, member in self._fleet.members.items()}
+        if leading:
+            for member in self._fleet.members.values():
+                member.elsewhere = None
         restarts = self.recovery.step(config, leading, now)
         warm_ups = self.rollout.arrivals(config, leading, now)
         changed, spares = self.pools.decide(config, leading, now)
@@ -142,6 +145,11 @@ class ControlLoop:
                 member.ramp.restore(state["ramps"][name], now)
             else:
                 member.ramp.end()
+            member.elsewhere = None
+            if name in state.get("changing", {}):
+                member.elsewhere = State.DRAINING, str(state["changing"][name])
+            elif name in state["warming"]:
+                member.elsewhere = State.STARTING, "warming"
 
     def restore(self, state: Mapping[str, Any], now: float, age_ms: float = 0) -> None:
         """Go on from a dump of `age_ms` ago. Raises as `follow` does."""

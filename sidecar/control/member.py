@@ -65,6 +65,8 @@ class Member:
     """While it is warmed with prompts; it gets no requests until then."""
     held_out: str | None = None
     """Why it must get no requests though it may answer: a GPU taken out, a restart."""
+    elsewhere: tuple[State, str] | None = None
+    """The state in which another sidecar, which leads, changes or warms it, and why."""
     promoted: bool = False
     """Of the role standby, and put into service."""
     passed_over: str | None = None
@@ -92,6 +94,8 @@ class Member:
         """The state that is published: being down or held out wins, then a drain."""
         if self.readiness.state is State.DOWN or self.held_out is not None:
             return State.DOWN
+        if self.elsewhere is not None and self.readiness.state is State.READY:
+            return self.elsewhere[0]
         if self.drains:
             return State.DRAINING
         if self.readiness.state is State.READY and self.warming is not None:
@@ -120,6 +124,8 @@ class Member:
             return self.held_out
         if self.state is State.STARTING and self.warming is not None:
             return self.warming.text()
+        if self.elsewhere is not None:
+            return self.elsewhere[1]
         if self.changing is not None and self.readiness.state is not State.READY:
             return f"{self.changing}: {self.readiness.reason}"
         return self.readiness.reason

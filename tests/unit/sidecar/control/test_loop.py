@@ -7,6 +7,7 @@ import json
 import pytest
 
 from sidecar.control.alerts import Kind
+from sidecar.control.warm_up import WarmUp
 from sidecar.telemetry.health import Look
 from sidecar.telemetry.readings import XidEvent
 from tests.unit.sidecar.control.scene import Scene, fleet
@@ -161,3 +162,18 @@ def test_an_engine_that_was_restarted_while_no_sidecar_looked_is_new():
     hand_over(stage, other)
     assert other.run(20) == [("warm", "a")]
     assert other["b"].admit == 1
+
+
+def test_who_does_not_lead_shows_what_is_changed_and_warmed_until_it_leads_itself():
+    stage = fleet("a", "b", "c")
+    stage["a"].changing = "a change to --fast"
+    stage["b"].warming = WarmUp(stage.now)
+    stage.tick()
+    other = fleet("a", "b", "c")
+    hand_over(stage, other, "follow")
+    other.tick(leading=False)
+    assert [other[name].state for name in "abc"] == [State.DRAINING, State.STARTING, State.READY]
+    assert other.fleet.reason(other["a"]).startswith("a change to --fast: ")
+    assert other["b"].reason == "warming"
+    other.tick()
+    assert [other[name].state for name in "abc"] == [State.READY] * 3
