@@ -5,20 +5,26 @@
 -- with a deadline has an upstream connection of its own, and a timer shuts that down when the time has come: nginx then
 -- sees the answer break off, and the body filter ends it. In a worker that drains, timers have stopped, and the read
 -- time-out has to do.
+--
+-- A client that hardly reads would keep any answer from its end. On HTTP/1 its connection is shut, too, if the answer
+-- is still not over a while after the deadline.
 local clock = require "tokenweir.clock"
+local connection = require("tokenweir.nginx_connection").current
 local sockets = require "tokenweir.sockets"
 
-local update_time = ngx.update_time
+local http_version, update_time = ngx.req.http_version, ngx.update_time
 local format = string.format
 local min = math.min
 local now_ms = clock.ms
 
 --- nginx's timers run by a clock of whole milliseconds, read once a turn: a time-out may come this much early.
 local EARLY_MS = 50
+--- How long after its deadline an answer may still be on its way to its client.
+local UNREAD_MS = 2000
 
 local _M = { EARLY_MS = EARLY_MS }
 
--- Streams whose answer has begun, at 1 .. count; watched[k].watched_at == k.
+-- Requests with a deadline whose answer has begun, at 1 .. count; watched[k].watched_at == k.
 local watched, count = {}, 0
 
 --- @param settings table, `known.settings`; @param key table or nil
@@ -58,19 +64,23 @@ function _M.expect(r)
   end
 end
 
+-- Makes sure that the socket is the one to the request's backend: something else may have taken its descriptor.
+local function know_socket(r)
+  local ends, port = sockets.endpoints(r.socket)
+  if port == r.target.port then
+    r.ends = ends
+  else
+    r.socket = nil
+  end
+end
+
 --- In the header filter of an answer: from now on it is watched.
 function _M.watch(r)
-  local socket = r.socket
-  if not socket then
-    return
+  if r.socket then
+    know_socket(r)
   end
-  local ends, port = sockets.endpoints(socket)
-  if port ~= r.target.port then
-    -- Something else took that descriptor in between.
-    r.socket = nil
-    return
-  end
-  r.ends = ends
+  local c = http_version() < 2 and connection()
+  r.client = c and c.fd or nil
   count = count + 1
   watched[count], r.watched_at = r, count
 end
@@ -84,16 +94,26 @@ function _M.forget(r)
     watched[count] = nil
     count = count - 1
   end
-  r.watched_at, r.socket, r.ends = nil, nil, nil
+  r.watched_at, r.socket, r.ends, r.client = nil, nil, nil, nil
 end
 
---- Ends the streams whose time is over; from a timer.
+local function end_answer(r)
+  if sockets.endpoints(r.socket) == r.ends then
+    sockets.shut_down(r.socket)
+  end
+  r.socket = nil
+end
+
+--- Ends the answers whose time is over; from a timer.
 function _M.enforce(now)
   for k = count, 1, -1 do
     local r = watched[k]
-    if now >= r.deadline then
-      if sockets.endpoints(r.socket) == r.ends then
-        sockets.shut_down(r.socket)
+    if now >= r.deadline and r.socket then
+      end_answer(r)
+    elseif now >= r.deadline + UNREAD_MS then
+      if r.client then
+        r.late = true
+        sockets.shut_down(r.client)
       end
       _M.forget(r)
     end

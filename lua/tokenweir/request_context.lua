@@ -19,6 +19,7 @@
 --   ledger      see `core/backend/load.lua` and `ledger.lua`
 --   balancer    tries, tried, tried_count, refused (429 or 503 of the last backend), noted (passive health has it),
 --               cut (502 or 504: it broke off or was too late with a request that it had been sent)
+--   deadline    socket and client (descriptors of its connections, while its answer is watched), ends, watched_at
 --   filters     header (status of the upstream's answer), sse, usage, first_byte, last_byte, first_token, ended,
 --               broken, late, silent, no_answer, unconnected (there was no connection left to send it by), error_page,
 --               engine_error, response (the id of the one that streams, once it is known)

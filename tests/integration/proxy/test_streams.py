@@ -109,6 +109,21 @@ def test_a_deadline_ends_only_the_stream_whose_it_is(
     assert all("[DONE]" in end for end in (ends[1], ends[2], ends[4], ends[5]))
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_does_not_read_keeps_no_answer_beyond_its_deadline(
+    start_gateway: Callable[..., Gateway], upstream: Upstream, stream: bool
+) -> None:
+    gateway = start_gateway([backend(upstream)], {"limits": {"deadline_ms": 1000}})
+    many = [event("x" * 1000)] * 20_000
+    upstream.answer = Answer(events=many) if stream else Answer(body=b"".join(many))
+    connection = gateway.open(stream=stream)
+    wait_until(lambda: upstream.received, what="the request")
+    gateway.settle()
+    assert gateway.completions()[0]["outcome"] == "timeout"
+    assert gateway.metric("tokenweir_backend_ejected") == 0
+    connection.close()
+
+
 def test_an_answer_that_does_not_begin_before_the_deadline_is_504(
     start_gateway: Callable[..., Gateway], upstream: Upstream
 ) -> None:
