@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from tests.integration.proxy.gateway import Gateway, backend
+from tests.integration.proxy.line import KEYS, Line, as_key
 from tests.integration.servers import RedisServer, wait_until
 from tests.integration.upstream import Answer, Upstream
 from tokenweir.contract.records import Backend
@@ -117,6 +118,13 @@ def busy(narrow: Gateway, upstream: Upstream) -> Iterator[Gateway]:
     stop.set()
     for thread in threads:
         thread.join()
+
+
+@pytest.fixture
+def line(start_gateway: Callable[..., Gateway], upstream: Upstream) -> Line:
+    """A line of keys at a gateway of two workers."""
+    gateway = start_gateway([backend(upstream, concurrency=1)], {"keys": KEYS})
+    return Line(gateway, upstream, **as_key("flood"))
 
 
 def openssl(*arguments: str, folder: Path) -> None:
