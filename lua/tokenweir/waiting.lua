@@ -40,6 +40,13 @@ local _M = {}
 
 local pilot
 
+-- What a request shares its part with: its client's others of the same class. What a client has waiting of a lower one
+-- does not stand before its high one.
+local function flow_of(r)
+  local key = r.key
+  return r.priority .. (key and " key " .. key.id or " address " .. variable("binary_remote_addr"))
+end
+
 -- A new waiter of a request.
 local function waiter_of(r)
   local key = r.key
@@ -47,7 +54,7 @@ local function waiter_of(r)
   return {
     request = r, priority = r.priority, long = r.class == "high",
     work = r.prompt + tokens(r.mean, MAX_TOKENS) * min(r.n, MAX_SEQUENCES),
-    flow = key and "key " .. key.id or variable("binary_remote_addr"), weight = key and key.weight or 1,
+    flow = flow_of(r), weight = key and key.weight or 1,
     label = key and key.id or "", bytes = tonumber(ngx.var.request_length),
   }
 end

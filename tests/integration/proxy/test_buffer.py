@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from tests.integration.proxy.gateway import Gateway, backend
 from tests.integration.proxy.line import KEYS, Line, as_key
 from tests.integration.servers import quickest, wait_until
@@ -42,6 +44,21 @@ def test_high_priority_goes_before_low_over_all_workers(line: Line) -> None:
     line.wait("high", as_key("other", **{"X-Priority": "high"}))
     assert line.depth(priority="low") == 3
     assert line.depth(priority="high") == 1
+    assert line.served() == ["high", "low-0", "low-1", "low-2"]
+
+
+@pytest.mark.parametrize("client", [as_key("other"), {}], ids=["of a key", "without a key"])
+def test_a_client_s_high_request_does_not_stand_behind_its_low_ones(
+    start_gateway: Start, upstream: Upstream, client: dict[str, str]
+) -> None:
+    line = Line(
+        start_gateway([backend(upstream, concurrency=1)], {"keys": KEYS} if client else {}),
+        upstream,
+        **client,
+    )
+    for k in range(3):
+        line.wait(f"low-{k}", {**client, "X-Priority": "low"})
+    line.wait("high", {**client, "X-Priority": "high"})
     assert line.served() == ["high", "low-0", "low-1", "low-2"]
 
 

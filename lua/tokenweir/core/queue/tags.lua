@@ -1,6 +1,6 @@
 --- Fair queueing by static tags: who waits gets `max(V, last tag of its flow) + work / weight` once, and the lowest tag
--- goes first (self-clocked fair queueing: Golestani, INFOCOM 1994). A flow is what shares alike with others: an API
--- key, or a client's address.
+-- goes first (self-clocked fair queueing: Golestani, INFOCOM 1994). A flow is what shares alike with others: what an
+-- API key, or a client's address, asks for in one class.
 --
 -- Thousands of requests of one flow stand one behind the other, so they delay the single request of another flow by
 -- one of theirs at most; of requests that come alone the smaller goes first; and V rises for ever, so every tag's time
