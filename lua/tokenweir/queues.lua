@@ -201,7 +201,7 @@ function _M.expect(w, now)
   return position, ms, most, whole, max(1, queue_lines.depth(w.place))
 end
 
---- @param ms number or nil, of the whole wait and what comes after it
+--- @param ms number or nil, of the whole wait
 -- @return ms that it has to have time for, see `core.at_least`; nil: nothing was measured
 function _M.at_least(w, ms)
   return core.at_least(by_place[w.place].q, ms)

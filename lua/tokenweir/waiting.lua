@@ -133,8 +133,7 @@ local function has_room(w, place, queue)
     and queue_lines.waiting_bytes(c) + w.bytes <= (class.max_bytes or queue.max_bytes)
 end
 
--- Which bound leaves a request no time even for the shortest wait that is to be expected: "deadline", "max_wait", or
--- nil.
+-- Which bound leaves a request too little time for the wait that is to be expected: "deadline", "max_wait", or nil.
 local function hopeless(w, r, known, now)
   local _, _, _, whole = queues.expect(w, now)
   local least = queues.at_least(w, whole)
@@ -144,7 +143,7 @@ local function hopeless(w, r, known, now)
   if now + least > w.until_ms then
     return w.until_ms == r.deadline and "deadline" or "max_wait"
   end
-  if r.deadline and now + queues.at_least(w, whole + turned_away.shortest(known, r)) > r.deadline then
+  if r.deadline and now + least + turned_away.shortest(known, r) > r.deadline then
     return "deadline"
   end
 end

@@ -90,15 +90,16 @@ function _M.of(q, w, now)
     w.raw, w.raw_at = raw, now  -- to be compared with what comes true
   end
   local class = CLASS[w.priority]
-  local whole, share, most = raw * wait.factor(q.shared, raw), q.floors[class], nil
+  local told, middle = wait.told(q.shared, raw), raw * wait.factor(q.shared, raw)
+  local share, most = q.floors[class], nil
   if q.settings.order ~= "fifo" and share > 0 then
     most = max(raw, wait.raw(q.shared, (same + w.work) / share))
-    whole = min(whole, most)
+    told, middle = min(told, most), min(middle, most)
   end
   -- If it is served at all, then before its time is over: those of its flow who stand before it and have no more time
   -- than it give up meanwhile, though their work is reckoned.
   local left = w.until_ms and max(0, w.until_ms - now) or huge
-  return count + 1, min(whole, left), w.priority == "low" and most and min(most, left) or nil, whole
+  return count + 1, min(told, left), w.priority == "low" and most and min(most, left) or nil, middle
 end
 
 return _M

@@ -24,7 +24,8 @@ typedef struct {
   double served;                 /* work of workers that are gone */
   double work, passed, sampled, sampled_at, measured;  /* what went in how long, see `wait.lua` */
   double gone, gone_sampled, forgot_at;   /* how many went; until when what is older was forgotten, ms */
-  double factor[STEPS];          /* what waits were, over what was reckoned, by that; 0: not known yet */
+  double factor[STEPS];          /* the middle of what waits were, over what was reckoned, by that; 0: not known yet */
+  double most[STEPS];            /* what nearly all of them did not exceed */
   double learned[STEPS];
   double rise, rise_passed, clock_sampled;         /* how far V rose in how long */
   double offset;                 /* what is added to tags where other gateways are told of them */

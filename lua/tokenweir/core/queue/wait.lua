@@ -5,8 +5,9 @@
 -- The longer one is taken. While somebody waits, what goes is what backends release, so both rates are measured on what
 -- the queue serves.
 --
--- What is said is no mean: two of three are to wait no longer. By how much that is more is learned, by how long the
--- wait was reckoned: places come free in lumps, so those at the front may wait for a multiple of what their work says.
+-- What is said is the middle of the waits that were reckoned alike, or half of what nearly all of them do not exceed
+-- where that is more: whoever plans with twice what was said is to be right. Both are learned, by how long the wait was
+-- reckoned: places come free in lumps, so those at the front may wait for a multiple of what their work says.
 local ffi = require "ffi"
 local memory = require "tokenweir.core.queue.memory"
 
@@ -29,12 +30,18 @@ local KNOWN_MS = 60000
 -- is predicted tokens, and what is predicted of such requests may have changed since.
 local FAR = 2
 
---- Of those who are told a wait, the share that is to wait no longer than that.
-local SHARE = 2 / 3
+--- Of the waits that were reckoned alike, the shares that are no longer than the two that are learned of them.
+local MIDDLE, NEARLY_ALL = 1 / 2, 0.93
+--- Twice what is said is to be enough for nearly all.
+local TWICE = 2
+--- A wait that is hardly longer than this is short, whatever was said: nobody is told more for its sake.
+local BRIEF_MS = 1000
 --- How far one wait moves the ratio that is learned, in its logarithm: much at first.
 local LEARN, FIRST_LEARN, FIRST_COUNT = 0.05, 0.5, 2
 --- Where nothing was learned; and its bounds. Below one it would learn from a lull and be wrong in the next rush.
 local USUAL_FACTOR, LEAST_FACTOR, MOST_FACTOR = 1.1, 1, 3
+--- The same of what nearly all do not exceed.
+local USUAL_MOST, MOST_MOST = 2, 8
 --- Waits that are too short to tell anything.
 local SHORT_MS = 50
 --- Reckoned waits of up to so many ms, twice, four times as many ... are told apart.
@@ -42,7 +49,7 @@ local FIRST_STEP_MS, LAST_STEP = 125, memory.STEPS - 1
 
 local LONGEST_MS = 3600000
 
-local _M = { SAMPLE_MS = SAMPLE_MS, SHARE = SHARE }
+local _M = { SAMPLE_MS = SAMPLE_MS }
 
 -- Whether the rate of an earlier time is far from what the fleet's figures say.
 local function is_far(queue, rate)
@@ -116,35 +123,55 @@ local function step_of(raw)
   return step
 end
 
---- The ratio that was learned for waits that are reckoned like this one.
+--- What the middle of the waits that are reckoned like this one was, over what was reckoned.
 function _M.factor(queue, raw)
   local factor = queue.factor[step_of(raw)]
   return factor > 0 and factor or USUAL_FACTOR
 end
 
---- One went that had been reckoned to wait `raw` ms and waited `waited`: the quantile is followed by steps up and down
--- (Robbins and Monro), so that one odd wait moves it no farther than any other.
+--- What nearly all of them did not exceed, over what was reckoned.
+function _M.most(queue, raw)
+  local most = queue.most[step_of(raw)]
+  return most > 0 and most or USUAL_MOST
+end
+
+--- @param raw ms, as it was reckoned
+-- @return ms that one is told
+function _M.told(queue, raw)
+  local middle, most = raw * _M.factor(queue, raw), raw * _M.most(queue, raw)
+  return most > BRIEF_MS and max(middle, most / TWICE) or middle
+end
+
+-- A share of the waits is followed by steps up and down (Robbins and Monro), so that one odd wait moves it no farther
+-- than any other.
+local function follow(known, raw, waited, by, share, highest)
+  local moved = known * exp(by * (waited > known * raw and share or share - 1))
+  return max(LEAST_FACTOR, min(highest, moved))
+end
+
+--- One went that had been reckoned to wait `raw` ms and waited `waited`.
 function _M.learn(queue, raw, waited)
   if max(raw, waited) < SHORT_MS then
     return
   end
-  local step, known = step_of(raw), _M.factor(queue, raw)
+  local step, factor, most = step_of(raw), _M.factor(queue, raw), _M.most(queue, raw)
   local count = queue.learned[step] + 1
   local by = max(LEARN, FIRST_LEARN / (count + FIRST_COUNT))
   queue.learned[step] = count
-  local moved = known * exp(by * (waited > known * raw and SHARE or SHARE - 1))
-  queue.factor[step] = max(LEAST_FACTOR, min(MOST_FACTOR, moved))
+  queue.factor[step] = follow(factor, raw, waited, by, MIDDLE, MOST_FACTOR)
+  queue.most[step] = follow(most, raw, waited, by, NEARLY_ALL, MOST_MOST)
 end
 
 --- What was learned of one order tells nothing of another.
 function _M.forget(queue)
   fill(queue.factor, sizeof(queue.factor))
+  fill(queue.most, sizeof(queue.most))
   fill(queue.learned, sizeof(queue.learned))
 end
 
 --- One gave up that had been reckoned to wait `raw` ms. That it waited for longer than what was said is known.
 function _M.outlast(queue, raw, waited)
-  if waited > raw * _M.factor(queue, raw) then
+  if waited > _M.told(queue, raw) then
     _M.learn(queue, raw, waited)
   end
 end
