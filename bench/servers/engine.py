@@ -36,7 +36,9 @@ class Engine(Process):
     """`python -m emulator`; call `wait_ready` before use."""
 
     def __init__(self, name: str, emulated: EngineKind, folder: Path) -> None:
-        self.port = ports.free_ports(1)[0]
+        # Nobody else gets the port while the engine is down: in some benches it starts much later.
+        self._kept = ports.keep_port()
+        self.port: int = self._kept.getsockname()[1]
         argv = [sys.executable, "-m", "emulator", "--port", str(self.port)]
         argv += ["--gpu", emulated.gpu, "--model", emulated.model, "--kind", emulated.kind]
         self._journal = folder / f"{name}.journal"

@@ -15,6 +15,15 @@ def free_ports(count: int) -> list[int]:
         return [sock.getsockname()[1] for sock in sockets]
 
 
+def keep_port() -> socket.socket:
+    """Return a socket that keeps a port from being given to others while it is open. A server that sets
+    SO_REUSEADDR, as nearly all do, can listen there all the same, again and again."""
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.bind(("127.0.0.1", 0))
+    return sock
+
+
 def listening(port: int) -> bool:
     """Return whether something accepts connections on this port."""
     try:
