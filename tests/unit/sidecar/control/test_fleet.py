@@ -129,10 +129,10 @@ def test_a_removed_backend_goes_when_its_drain_takes_too_long(fleet, gateways, m
     serve(fleet)
     gateways.update([lease(a=2)])
     fleet.set_members([], set())
-    later = fleet.members["a"].leaving_since + LONGEST
-    monkeypatch.setattr(fleet_module, "monotonic_ms", lambda: later - 1)
+    due = fleet.members["a"].leaving_since + LONGEST
+    monkeypatch.setattr(fleet_module, "monotonic_ms", lambda: due - 1)
     assert "a" not in fleet.sweep(LONGEST)
-    monkeypatch.setattr(fleet_module, "monotonic_ms", lambda: later)
+    monkeypatch.setattr(fleet_module, "monotonic_ms", lambda: due + 1)
     assert "a" in fleet.sweep(LONGEST)
 
 
