@@ -15,9 +15,9 @@ import pytest
 
 from model.core import Core
 from model.publication import Publication
-from tests.integration.proxy.gateway import ROOT, Gateway, backend
+from tests.integration.proxy.gateway import Gateway, backend
 from tests.integration.proxy.test_predictor import documents, wait_for
-from tests.integration.servers import wait_until
+from tests.integration.servers import ROOT, wait_until
 from tests.integration.upstream import Answer, Upstream, held
 
 __all__ = ["documents"]
