@@ -16,7 +16,7 @@ SUITE = "tests/integration/gateway tests/integration/proxy"
 ELSEWHERE = (
     "--ignore=tests/integration/proxy/test_predictor.py --ignore=tests/integration/proxy/test_training.py "
     "--ignore=tests/integration/proxy/test_small_model.py "
-    "--deselect=tests/integration/proxy/test_early_hints.py::test_node"
+    "--deselect=tests/integration/proxy/test_early_hints_clients.py::test_node"
 )
 """What needs more than this image has: the libraries that train a model, and clients from npm."""
 
