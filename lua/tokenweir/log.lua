@@ -32,6 +32,8 @@ local MARGIN = 1.5
 local SLOW = 408
 
 local line = require("string.buffer").new()
+-- Where the id of the request at hand stands.
+local id = require("ffi").new("const uint8_t *[1]")
 
 local _M = {}
 
@@ -52,8 +54,15 @@ local function free(r, outcome, now)
   waiting.wake(now)
 end
 
+-- Finds the id; returns its size.
+local function find_id()
+  local size
+  id[0], size = bytes_of("tw_id")
+  return size
+end
+
 -- What the access log tells, see nginx.conf.
-local function write_line(r, id, id_size, outcome, output, prompt)
+local function write_line(r, id_size, outcome, output, prompt)
   line:reset()
   tell(line, r, id, id_size, outcome, output, prompt)
   set_bytes("tw_record", line:ref())
@@ -69,8 +78,7 @@ local function unserved(r, status, now)
   if r.limited then
     limits.settle(r, 0)
   end
-  local id, id_size = bytes_of("tw_id")
-  write_line(r, id, id_size, outcome)
+  write_line(r, find_id(), outcome)
 end
 
 -- Reads what an answer told that broke off; whole ones the body filter has read.
@@ -115,9 +123,9 @@ local function served(r, status, now)
     affinity.made(r, r.usage.id, now)
   end
   affinity.ended(r, outcome, prompt, output, cached, now)
-  local id, id_size = bytes_of("tw_id")
+  local id_size = find_id()
   completion.write(r, id, id_size, status, outcome, output, source, prompt, cached, now)
-  write_line(r, id, id_size, outcome, output, prompt)
+  write_line(r, id_size, outcome, output, prompt)
 end
 
 --- Ends a request.
@@ -125,8 +133,7 @@ function _M.run()
   local r = ngx.ctx
   if not r.taken then
     -- nginx refused it before the access phase
-    local id, id_size = bytes_of("tw_id")
-    return write_line(r, id, id_size, "")
+    return write_line(r, find_id(), "")
   end
   if r.body_at then
     body_rate.forget(r)

@@ -29,6 +29,8 @@ local HEADER = ffi.typeof("uint64_t[4]")
 local _M = { WORKERS = layout.WORKERS, BACKENDS = layout.BACKENDS, MODELS = layout.MODELS, SIZE = SIZE }
 
 local fd, map
+-- What is asked for on the way of requests: `map.health` made anew each time would be a new object each time.
+local health, known_sessions, cache, peers
 
 --- The descriptor of this layout's region that this process or the one before exec opened already.
 local function find_open()
@@ -63,6 +65,8 @@ function _M.open(directory)
   map = ffi.gc(cast("tw_region *", at), function(pointer)
     posix.unmap(pointer, SIZE)
   end)
+  health, known_sessions, cache = map.health, map.known, map.cache
+  peers = { [0] = map.peers[0], map.peers[1] }
   if fresh then
     map.layout, map.size, map.born = VERSION, SIZE, time()
     map.magic = MAGIC
@@ -112,7 +116,7 @@ end
 
 --- @return FFI array of tw_health by a backend's place (`fleet.place[i]`), shared by all workers
 function _M.health()
-  return map.health
+  return health
 end
 
 --- Begins to write what other gateways have in flight.
@@ -143,17 +147,17 @@ function _M.peers(now)
   if map.peers_at == 0 or now - map.peers_at > contract.numbers.lease_ms then
     return nil
   end
-  return map.peers[map.peers_current]
+  return peers[map.peers_current]
 end
 
 --- @return array of tw_known_set: the sessions that this gateway and others served lately
 function _M.known_sessions()
-  return map.known
+  return known_sessions
 end
 
 --- @return tw_cache_memory: where sessions live, and what the backends' caches hold
 function _M.cache()
-  return map.cache
+  return cache
 end
 
 return _M

@@ -17,7 +17,8 @@ end
 -- @param to string buffer; it gets JSON members without braces. No string is made of them: LuaJIT finds a string by a
 --   hash of some of its bytes, and lines are alike in those
 -- @param r see `tokenweir.request_context`; of a request that nginx refused before the access phase it is empty
--- @param id, id_size bytes of the request's id, plain
+-- @param id const uint8_t *[1], where the request's id stands (a pointer that is passed on becomes an object);
+--   @param id_size number of its bytes, all plain
 -- @param outcome string, "" where it never came to one
 -- @param output, prompt numbers of tokens, or nil
 function _M.write(to, r, id, id_size, outcome, output, prompt)
@@ -29,7 +30,7 @@ function _M.write(to, r, id, id_size, outcome, output, prompt)
     ',"prompt_estimate":', r.prompt and whole(r.prompt) or "null",
     ',"wait_ms":', r.wait_ms and whole(r.wait_ms) or "null",
     ',"ttft_ms":', first and whole(first - r.arrived) or "null", ',"tries":', int(r.tries or 0), ',"id":"')
-  to:putcdata(id, id_size)
+  to:putcdata(id[0], id_size)
   if r.shadow then
     to:put('","shadow":"', r.shadow)
   end

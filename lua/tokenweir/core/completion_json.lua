@@ -45,13 +45,14 @@ end
 --- Writes one record.
 -- @param to string buffer; it gets JSON members without braces, but for `gateway` and `time_ms`
 -- @param r see `tokenweir.request_context`, of a request that reached a backend
--- @param id, id_size bytes of the request's id, plain
+-- @param id const uint8_t *[1], where the request's id stands (a pointer that is passed on becomes an object);
+--   @param id_size number of its bytes, all plain
 -- @param prompt, cached, output numbers of tokens, or nil
 function _M.write(to, r, id, id_size, status, outcome, output, source, prompt, cached, now)
   local told, stream = r.sse or r.usage, r.sse
   local first = r.first_token or r.first_byte
   to:put('"id":"')
-  to:putcdata(id, id_size)
+  to:putcdata(id[0], id_size)
   to:put('","kind":"', r.kind, '","model":', r.pool.json, ',"key":', r.key and r.key.json or '""',
     ',"priority":"', r.priority, '","backend":"', r.backend, '","stream":', r.stream and "true" or "false",
     ',"n":', int(r.n), ',"prompt_bytes":', int(whole(r.prompt_bytes)), ',"prompt_estimate":', int(whole(r.prompt)),

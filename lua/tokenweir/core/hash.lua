@@ -96,7 +96,27 @@ local function run(n)
   local hash = state[0]
   hash = bxor(hash, rshift(hash, 33)) * P2
   hash = bxor(hash, rshift(hash, 29)) * P3
-  return (bxor(hash, rshift(hash, 32)))
+  state[0] = bxor(hash, rshift(hash, 32))
+end
+
+--- For `feed`: the seed before, the hash after (uint64_t[1]). What is read from it is best written where it stays, or
+-- made numbers of, at once.
+_M.state = state
+
+--- Hashes the `n` bytes of `p` from `first` on, by the seed in `state`, where the hash is then.
+-- @param p const uint8_t *
+function _M.feed(p, first, n)
+  source[0] = p + first
+  run(n)
+end
+
+--- The same of a Lua string.
+function _M.feed_string(s)
+  -- The pointer does not keep the string from being collected, nor does an argument that is not used any more.
+  kept[1] = s
+  source[0] = bytes.of(kept[1])
+  run(#s)
+  kept[1] = false
 end
 
 --- Hash of the `n` bytes at `p`.
@@ -105,18 +125,16 @@ end
 -- @param[opt] seed number or uint64_t
 -- @return uint64_t
 function _M.bytes(p, n, seed)
-  source[0], state[0] = p, seed or 0
-  -- A tail call: the arguments are no variables any more.
-  return run(n)
+  state[0] = seed or 0
+  _M.feed(p, 0, n)
+  return state[0]
 end
 
 --- Hash of a Lua string. @return uint64_t
 function _M.string(s, seed)
-  -- The pointer does not keep the string from being collected, nor does an argument that is not used any more.
-  kept[1] = s
-  local hash = _M.bytes(bytes.of(kept[1]), #s, seed)
-  kept[1] = false
-  return hash
+  state[0] = seed or 0
+  _M.feed_string(s)
+  return state[0]
 end
 
 --- The 16 lower-case hex digits of a hash.

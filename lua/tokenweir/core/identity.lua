@@ -24,20 +24,21 @@ local function mixed(h, x)
   return (tobit(lshift(h, 2) + h + 0x65))
 end
 
---- A number from 1 to 2^52 for `n` bytes at `p`.
+--- A number from 1 to 2^52 for the bytes in `[first, last)` of `p`.
 -- @param p const uint8_t *
--- @tparam number n
 -- @tparam number seed a whole number below 2^52, such as an identity: of parts in a row
-function _M.of(p, n, seed)
+function _M.of(p, first, last, seed)
+  local n = last - first
   local low = seed % 4294967296
   -- Spread, or a seed and the first bytes could make up for each other.
   local a, b = finish(tobit(low)), finish(tobit((seed - low) / 4294967296 + n))
-  local w = cast(words, p)
+  local rest = last - band(n, 7)
   -- Two halves that do not wait for each other.
-  for k = 0, rshift(n, 3) - 1 do
-    a, b = mixed(a, w[2 * k]), mixed(b, w[2 * k + 1])
+  for k = first, rest - 8, 8 do
+    local w = cast(words, p + k)
+    a, b = mixed(a, w[0]), mixed(b, w[1])
   end
-  for k = n - band(n, 7), n - 1 do
+  for k = rest, last - 1 do
     a = bxor(rol(a, 5), p[k])
   end
   b = finish(bxor(b, finish(a)))
@@ -50,7 +51,7 @@ end
 function _M.string(s)
   -- The pointer does not keep the string from being collected, nor does an argument that is not used any more.
   kept[1] = s
-  local id = _M.of(bytes.of(kept[1]), #s, 0)
+  local id = _M.of(bytes.of(kept[1]), 0, #s, 0)
   kept[1] = false
   return id
 end

@@ -12,10 +12,11 @@ from tokenweir.luavm import new_runtime
 lua: Any = new_runtime()
 line_of: Any = lua.execute(b"""
     local buffer = require("string.buffer").new()
-    local bytes = require "tokenweir.core.bytes"
+    local bytes, ffi = require "tokenweir.core.bytes", require "ffi"
     return function(record, id, ...)
       buffer:reset()
-      require("tokenweir.core.access_json").write(buffer, record, bytes.of(id), #id, ...)
+      local at = ffi.new("const uint8_t *[1]", bytes.of(id))
+      require("tokenweir.core.access_json").write(buffer, record, at, #id, ...)
       return buffer:tostring()
     end
 """)

@@ -13,10 +13,11 @@ from tokenweir.luavm import new_runtime
 lua: Any = new_runtime()
 write: Any = lua.execute(b"""
     local buffer = require("string.buffer").new()
-    local bytes = require "tokenweir.core.bytes"
+    local bytes, ffi = require "tokenweir.core.bytes", require "ffi"
     return function(r, id, ...)
       buffer:reset()
-      require("tokenweir.core.completion_json").write(buffer, r, bytes.of(id), #id, ...)
+      local at = ffi.new("const uint8_t *[1]", bytes.of(id))
+      require("tokenweir.core.completion_json").write(buffer, r, at, #id, ...)
       return buffer:tostring()
     end
 """)

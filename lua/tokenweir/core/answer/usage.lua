@@ -10,7 +10,6 @@
 -- the outermost object. How the answer was cut does not matter.
 local answer = require "tokenweir.core.answer.answer"
 local bytes = require "tokenweir.core.bytes"
-local ffi = require "ffi"
 local fixed_table = require "tokenweir.core.fixed_table"
 local json = require "tokenweir.core.json.walk"
 local line_buffer = require "tokenweir.core.line_buffer"
@@ -18,7 +17,7 @@ local string_end = require("tokenweir.core.json.quote").string_end
 
 local find_last, find_text, of = bytes.find_last, bytes.find_text, bytes.of
 local space_end, skip = json.space_end, json.skip
-local cast, ffi_string, pointer = ffi.cast, ffi.string, ffi.typeof("const uint8_t *")
+local ffi_string = require("ffi").string
 local max = math.max
 local sub = string.sub
 
@@ -187,7 +186,7 @@ end
 -- Where an answer that came in one piece, or that `head` has, stands as a whole; nil of any other.
 local function whole(state)
   if state.last_chunk == 0 then
-    return cast(pointer, state.head.p)
+    return state.head.p
   elseif state.first_chunk == state.last_chunk and state.size <= _M.TAIL then
     return of(state.chunks[state.last_chunk])
   end

@@ -5,7 +5,7 @@
 local ffi = require "ffi"
 local hash = require "tokenweir.core.hash"
 
-local hash_bytes = hash.bytes
+local feed_hash, hash_state = hash.feed, hash.state
 local copy = ffi.copy
 
 --- Blocks of a prompt of 4 KB.
@@ -82,7 +82,9 @@ local function cross(blocks, p, first, last)
   if last - first < piece then
     return first
   end
-  blocks.running = hash_bytes(p + first, piece, blocks.running)
+  hash_state[0] = blocks.running
+  feed_hash(p, first, piece)
+  blocks.running = hash_state[0]
   blocks.bytes = blocks.end_at
   blocks.hash[count], blocks.bytes_to[count] = blocks.running, blocks.end_at
   blocks.count = count + 1
@@ -97,7 +99,9 @@ function _M.feed(blocks, p, first, last)
   end
   -- What comes after the last block is not hashed.
   if blocks.count < MOST then
-    blocks.running = hash_bytes(p + first, last - first, blocks.running)
+    hash_state[0] = blocks.running
+    feed_hash(p, first, last - first)
+    blocks.running = hash_state[0]
   end
   blocks.bytes = blocks.bytes + (last - first)
 end

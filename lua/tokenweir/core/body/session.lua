@@ -10,7 +10,8 @@ local prompt_digest = require "tokenweir.core.body.prompt_digest"
 local request = require "tokenweir.core.body.request"
 
 local bxor, rshift = bit.bxor, bit.rshift
-local hash_string, opening, text = hash.string, prompt_digest.opening, request.text
+local feed_string, state = hash.feed_string, hash.state
+local opening, text = prompt_digest.opening, request.text
 local int32 = ffi.typeof("int32_t")
 local tonumber = tonumber
 
@@ -21,14 +22,21 @@ local BY_HEADER, BY_CACHE_KEY, BY_USER = 1, 2, 3
 
 local _M = {}
 
-local function halves(h, seed)
-  return bxor(tonumber(int32(h)), seed), tonumber(int32(rshift(h, 32)))
+-- Those of the hash that was just made.
+local function halves(seed)
+  return bxor(tonumber(int32(state[0])), seed), tonumber(int32(rshift(state[0], 32)))
+end
+
+local function of_name(name, source, seed)
+  state[0] = source
+  feed_string(name)
+  return halves(seed)
 end
 
 --- A number to tell the sessions of an API key apart by.
 -- @param id string, of the key
 function _M.seed(id)
-  return (tonumber(int32(hash_string(id))))
+  return (tonumber(int32(hash.string(id))))
 end
 
 --- @param header string or nil, the value of X-Session-ID
@@ -38,22 +46,21 @@ end
 -- @return two numbers; or nil where nothing tells a session
 function _M.identify(header, parsed, by_user, seed)
   if header and header ~= "" then
-    return halves(hash_string(header, BY_HEADER), seed)
+    return of_name(header, BY_HEADER, seed)
   end
   if not parsed.kind then
     return nil
   end
   local name = text(parsed, "prompt_cache_key", LONGEST_NAME)
   if name and name ~= "" then
-    return halves(hash_string(name, BY_CACHE_KEY), seed)
+    return of_name(name, BY_CACHE_KEY, seed)
   end
   name = by_user and text(parsed, "user", LONGEST_NAME)
   if name and name ~= "" then
-    return halves(hash_string(name, BY_USER), seed)
+    return of_name(name, BY_USER, seed)
   end
-  local h = opening(parsed)
-  if h then
-    return halves(h, seed)
+  if opening(parsed) then
+    return halves(seed)
   end
   return nil
 end

@@ -15,6 +15,7 @@ local turns = require "tokenweir.core.body.turns"
 local words = require "tokenweir.core.prediction.words"
 
 local ipairs = ipairs
+local cast = ffi.cast
 local log, min = math.log, math.min
 local per_byte, read_sampling, scan = text_tokens.per_byte, sampling.read, words.scan
 local identity = require("tokenweir.core.identity").of
@@ -86,7 +87,7 @@ end
 
 --- The same vector as an array from 0. The vector must be kept.
 function _M.array(x)
-  return ffi.cast(floats, x)
+  return cast(floats, x)
 end
 
 -- Both ends of the last message of the user. Of a message in several parts (a text, a picture, a question) the first
@@ -125,9 +126,8 @@ local function fill_text(x, text)
   x.commas, x.stops = log(1 + text.commas), log(1 + text.stops)
   x.word_length = text.words > 0 and bytes / text.words or 0
   x.distinct = text.words > 0 and text.count / text.words or 0
-  local at, cue = ffi.cast(floats, x) + FIRST_CUE, text.cue
   for k = 1, CUES do
-    at[k - 1] = min(cue[k], 4)
+    cast(floats, x)[FIRST_CUE + k - 1] = min(text.cue[k], 4)
   end
   x.stated_words, x.stated_sentences = log(1 + text.stated_words), log(1 + text.stated_sentences)
   x.stated_items = log(1 + text.stated_items)
@@ -164,9 +164,9 @@ local function id_of(p, first, last)
     return 0
   end
   if size <= 2 * HASHED then
-    return identity(p + first, size, 0)
+    return identity(p, first, last, 0)
   end
-  return identity(p + last - HASHED, HASHED, identity(p + first, HASHED, size))
+  return identity(p, last - HASHED, last, identity(p, first, first + HASHED, size))
 end
 
 --- What running figures need to know of a request; all of it costs about a microsecond.

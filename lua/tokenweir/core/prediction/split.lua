@@ -10,6 +10,8 @@
 local bit = require "bit"
 local ffi = require "ffi"
 local text = require("tokenweir.core.prediction.text").found
+-- Made in `words` it would be a new object each time.
+local found_words = text.word
 
 local band, bnot, bor, bxor = bit.band, bit.bnot, bit.bor, bit.bxor
 local lshift, rol, rshift, tobit = bit.lshift, bit.rol, bit.rshift, bit.tobit
@@ -130,7 +132,7 @@ end
 
 -- A run of ideographs from `i`; `n` words stand before it. Returns the index behind it, and how many words there are.
 local function ideographs(p, i, stop, n)
-  local found, before = text.word, n
+  local found, before = found_words, n
   while i < stop and is_lead_of_ideograph(p[i]) do
     -- Its end is put where no digit stands before it.
     found[n].hash, found[n].end_ = three_bytes(p, i), i + 1
@@ -161,7 +163,7 @@ end
 -- @treturn number how many there are
 function _M.words(p, i, stop, last)
   -- Locals, or compiled code would load and check them again for every byte.
-  local found, kind_of = text.word, kinds
+  local found, kind_of = found_words, kinds
   local n, state, active, sum, marks, excess = 0, 0, 0, 0, 0, 0
   if stop < last and p[stop - 1] == BACKSLASH then
     -- What it escapes may be a letter of the word before it.

@@ -2,6 +2,7 @@
 local bit = require "bit"
 local cues = require "tokenweir.core.prediction.cues"
 local text = require("tokenweir.core.prediction.text").found
+local words, candidates = text.word, text.candidate
 local word_hash = require "tokenweir.core.prediction.word_hash"
 
 local band, bxor, rol = bit.band, bit.bxor, bit.rol
@@ -95,7 +96,6 @@ end
 -- @param p const uint8_t *
 -- @tparam number first where the part begins; @tparam number found how many candidates there are
 function _M.find(p, first, found)
-  local words, candidates = text.word, text.candidate
   text.number, text.number_at, text.list_at = 0, -NEAR - 1, -NEAR - 1
   for m = 0, found - 1 do
     local k = candidates[m]

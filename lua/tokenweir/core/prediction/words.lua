@@ -19,6 +19,8 @@ local ffi_fill = ffi.fill
 local min = math.min
 local is_cue = cues.is_cue
 local text = found_in.found
+-- Made in `collect` these would be new objects each time.
+local found_words, seen, index, candidates = text.word, text.seen, text.index, text.candidate
 
 local MOST_WORDS = found_in.MOST_WORDS
 local BACKSLASH = 92
@@ -43,7 +45,6 @@ end
 -- number may be to the candidates. Bits tell both, so that it all stays in the fastest cache. Returns how many
 -- candidates there are.
 local function collect(p, n)
-  local found_words, seen, index, candidates = text.word, text.seen, text.index, text.candidate
   local count, found, before = text.count, 0, 0
   for k = 0, n - 1 do
     local word = finish(found_words[k].hash)

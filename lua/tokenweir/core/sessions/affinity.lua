@@ -22,7 +22,7 @@ local fill, left_of, same_backend, stamp_of = cache_memory.fill, cache_memory.le
   cache_memory.stamp
 local give_work, trust_of = cache_memory.give_work, cache_memory.trust
 local find_member, position = ring.find, ring.position
-local find_prefix, note_prefix = prefix_table.find, prefix_table.note
+local find_prefix, note_prefix, prefix_at = prefix_table.find, prefix_table.note, prefix_table.at
 local find_session, obtain, moved, second = session_table.find, session_table.obtain, session_table.moved,
   session_table.second
 local serve, which = session_table.serve, session_table.which
@@ -134,15 +134,16 @@ end
 
 -- What the backends have of the prompt by the table of beginnings.
 local function reckon_prefixes(memory, view, seed, r, blocks)
-  local fleet, load, sets = view.fleet, view.load, memory.prefixes
+  local fleet, load = view.fleet, view.load
   local per_byte = r.prompt / blocks.bytes
   for k = 0, blocks.count - 1 do
-    local known = find_prefix(sets, blocks.hash[k], seed)
-    if not known then
+    local found = find_prefix(memory.prefixes, blocks.hash[k], seed)
+    if found < 0 then
       break
     end
     local tokens, any = blocks.bytes_to[k] * per_byte, false
     for j = 0, LAST_PLACE do
+      local known = prefix_at(memory.prefixes, found)
       local place = known.place[j]
       if place ~= NOBODY and depth[place] == k then
         local i = fleet.at_place[place]
@@ -185,21 +186,21 @@ function _M.reckon(memory, view, r, candidates, count)
     local place = touched[k]
     credit[place] = min(credit[place] * trust_of(memory, place), r.prompt)
   end
-  view.memory, view.hot_at = memory, memory.hot_at
+  view.memory = memory
 end
 
 -- Calls itself for the next block: LuaJIT gives a loop up that mostly runs once, and all that it stands in.
-local function note_from(sets, blocks, k, seed, place, stamp, now)
-  note_prefix(sets, blocks.hash[k], seed, place, stamp, now)
+local function note_from(memory, blocks, k, seed, place, stamp, now)
+  note_prefix(memory.prefixes, blocks.hash[k], seed, place, stamp, now)
   if k + 1 < blocks.count then
-    return note_from(sets, blocks, k + 1, seed, place, stamp, now)
+    return note_from(memory, blocks, k + 1, seed, place, stamp, now)
   end
 end
 
 local function note_blocks(memory, r, place, now)
   local blocks = r.blocks
   if blocks and blocks.count > 0 then
-    return note_from(memory.prefixes, blocks, 0, r.cache_seed, place, stamp_of(memory, place), now)
+    return note_from(memory, blocks, 0, r.cache_seed, place, stamp_of(memory, place), now)
   end
 end
 

@@ -19,7 +19,8 @@ typedef struct { int32_t tag[8]; tw_prefix way[8]; } tw_prefix_set;
 ]]
 
 local SETS = 16384
-local LAST_SET, LAST_WAY, PLACES = SETS - 1, 7, 8
+local WAYS, PLACES = 8, 8
+local LAST_SET, LAST_WAY = SETS - 1, WAYS - 1
 local NOBODY = -1
 
 local _M = { SETS = SETS, PLACES = PLACES, NOBODY = NOBODY }
@@ -28,19 +29,25 @@ local function halves(hash, seed)
   return band(tonumber(band(hash, 0xFFFFFFFFULL)), LAST_SET), tobit(tonumber(rshift(hash, 32)) + seed)
 end
 
+-- The way of a tag, or -1.
 local function find(set, tag)
-  local k = index(set.tag, tag, LAST_WAY + 1)
-  if k < 0 or set.way[k].seen == 0 then
-    return nil
-  end
-  return (set.way[k])
+  local k = index(set.tag, tag, WAYS)
+  return k >= 0 and set.way[k].seen ~= 0 and k or -1
 end
 
---- @param sets array of tw_prefix_set; @param hash uint64_t; @param seed number that tells models apart
--- @return tw_prefix, or nil
+--- Finds a beginning.
+-- @param sets array of tw_prefix_set; @param hash uint64_t; @param seed number that tells models apart
+-- @return number for `at`, or -1
 function _M.find(sets, hash, seed)
   local at, tag = halves(hash, seed)
-  return find(sets[at], tag)
+  local k = find(sets[at], tag)
+  return k < 0 and -1 or WAYS * at + k
+end
+
+--- What is known of a beginning that was found. Over a loop its number is kept rather than this, which is an object.
+-- @return tw_prefix
+function _M.at(sets, number)
+  return (sets[rshift(number, 3)].way[band(number, LAST_WAY)])
 end
 
 local function make(set, tag)
@@ -56,7 +63,7 @@ local function make(set, tag)
     way.place[k] = NOBODY
   end
   set.tag[oldest] = tag
-  return way
+  return oldest
 end
 
 -- Where a backend is noted: in its place, else in a free one; else the next in turn goes, as stamps of different
@@ -73,7 +80,8 @@ end
 function _M.note(sets, hash, seed, place, stamp, now)
   local at, tag = halves(hash, seed)
   local set = sets[at]
-  local way = find(set, tag) or make(set, tag)
+  local found = find(set, tag)
+  local way = set.way[found >= 0 and found or make(set, tag)]
   way.seen = floor(now / 1000) + 1
   local k = choose(index(way.place, place, PLACES), index(way.place, NOBODY, PLACES), band(stamp, PLACES - 1))
   way.place[k] = place

@@ -24,10 +24,13 @@ class Table:
               prefix_table.note(sets, hash(high, low), seed, place, stamp, now)
             end, function(high, low, seed)
               local found = prefix_table.find(sets, hash(high, low), seed)
-              local list = found and {}
-              for k = 0, found and prefix_table.PLACES - 1 or -1 do
-                if found.place[k] >= 0 then
-                  list[found.place[k]] = found.stamp[k]
+              if found < 0 then
+                return nil
+              end
+              local known, list = prefix_table.at(sets, found), {}
+              for k = 0, prefix_table.PLACES - 1 do
+                if known.place[k] >= 0 then
+                  list[known.place[k]] = known.stamp[k]
                 end
               end
               return list
