@@ -178,7 +178,7 @@ function _M.run()
     return errors.starting()
   end
   local key = auth.check(settings)
-  r.key = key
+  r.key = key or false
   r.priority = auth.priority(key, header("http_x_priority", usual))
   local most = deadline.of(settings, key)
   if most then

@@ -111,7 +111,7 @@ end
 function _M.locate(known, r, now)
   if r.pin then
     local i = known.fleet.at_place[r.pin]
-    r.pinned = i > 0 and r.pool.upstream_of[i] ~= nil and r.pin or nil
+    r.pinned = i > 0 and r.pool.upstream_of[i] ~= nil and r.pin or false
   elseif on(known.settings) then
     local how = known.settings.sessions
     local elsewhere = r.session and knows(region.known_sessions(), r.session, r.session_set, now, how.memory_ms)

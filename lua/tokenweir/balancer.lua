@@ -68,7 +68,7 @@ local function why_again(r, now)
     end
     return status == 429 and "429" or "503"
   end
-  r.refused = nil
+  r.refused = false
   if upstream_log.sent() > 0 then
     r.cut = status == 504 and 504 or 502
     return nil
@@ -104,7 +104,7 @@ local function again(r)
     return ngx.exit(BUSY)
   end
   metrics.add("retries", 1, why)
-  r.noted, r.refused = nil, nil
+  r.noted, r.refused = false, false
   return connect(r)
 end
 

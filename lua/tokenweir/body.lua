@@ -89,7 +89,7 @@ local function adopt(r, found, path)
     return refuse_unless_other(r, found.code, found.message, found.param)
   end
   request.adopt(r.parsed, found, path)
-  r.digest = found.digest  -- nothing of it can be hashed later without reading it again
+  r.digest = found.digest or false  -- nothing of it can be hashed later without reading it again
 end
 
 -- Forms (audio, files) are looked into for their model only; everything else below /v1/ is JSON.
@@ -116,7 +116,7 @@ local function read_form(r, p, size, path)
   end
   if found.ok then
     found.file = path
-    r.form = found.model and found or nil
+    r.form = found.model and found or false
   elseif r.key and r.key.models then
     return refuse("invalid_form", "The form cannot be read: " .. found.message .. ".")
   end
@@ -217,13 +217,13 @@ local function rewrite_file(r, path)
     return cannot_change(err)
   end
   ngx.req.set_body_file(name, true)
-  r.body_file = nil
+  r.body_file = false
 end
 
 --- Removes what was made of the body and not handed over; in the log phase, if `r.body_file`.
 function _M.discard(r)
   posix.unlink(r.body_file)
-  r.body_file = nil
+  r.body_file = false
 end
 
 --- Makes a form name the model as the engine does.

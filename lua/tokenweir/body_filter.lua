@@ -30,7 +30,7 @@ local _M = {}
 
 -- An engine's error says, in its body or in an event, whether it is out of memory.
 local function look_into_error(r, p, size)
-  r.engine_error = r.engine_error or engine_error.memory(ffi_string(p, min(size, engine_error.MOST)))
+  r.engine_error = r.engine_error or engine_error.memory(ffi_string(p, min(size, engine_error.MOST))) or false
 end
 
 local function count(r, p, size, now)

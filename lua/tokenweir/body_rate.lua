@@ -45,7 +45,7 @@ function _M.forget(r)
     requests[at], descriptors[at], since[at], before[at] = last, descriptors[count], since[count], before[count]
     last.body_at = at
   end
-  requests[count], r.body_at = nil, nil
+  requests[count], r.body_at = nil, false
   count = count - 1
 end
 local forget = _M.forget

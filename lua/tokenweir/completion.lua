@@ -8,7 +8,8 @@ local begin, finish, write = events.begin, events.finish, completion_json.write
 local _M = {}
 
 --- What the answer told of its tokens.
--- @return output tokens or nil, their source ("usage", "events", "none"), prompt tokens or nil, cached tokens or nil
+-- @return output tokens or nil, their source ("usage", "events", "none"), prompt tokens, cached tokens (both: a number,
+--   or nil or false where it is not told)
 function _M.tokens(r)
   local told = r.sse or r.usage
   if not told then

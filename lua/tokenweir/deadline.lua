@@ -1,4 +1,4 @@
---- The deadline of a whole request: `r.deadline`, on the monotonic clock, nil where there is none.
+--- The deadline of a whole request: `r.deadline`, on the monotonic clock, false where there is none.
 --
 -- Until an answer begins, nginx's read time-out keeps it. In the middle of an answer that time-out begins anew with
 -- each byte, so a stream that falls silent would outlast its deadline by as much as it had left. Therefore a stream
@@ -24,7 +24,8 @@ local UNREAD_MS = 2000
 
 local _M = { EARLY_MS = EARLY_MS }
 
--- Requests with a deadline whose answer has begun, at 1 .. count; watched[k].watched_at == k.
+-- Requests with a deadline whose answer has begun, at 1 .. count; watched[k].watch.at == k. A `watch` has besides the
+-- descriptors of the request's connections, `socket` and `client`, and what is at the former's `ends`.
 local watched, count = {}, 0
 
 --- @param settings table, `known.settings`; @param key table or nil
@@ -49,71 +50,74 @@ end
 --- Whether the deadline has come, so that what ended now ended by it.
 function _M.reached(r, now)
   local deadline = r.deadline
-  return deadline ~= nil and now >= deadline - EARLY_MS
+  return deadline and now >= deadline - EARLY_MS
 end
 
 --- Whether a request's connection to its backend is to be its own.
 function _M.apart(r)
-  return r.deadline ~= nil and r.stream
+  return r.deadline and r.stream
 end
 
 --- In the balancer phase, as the last thing: the socket that nginx makes next is this request's.
 function _M.expect(r)
   if _M.apart(r) then
-    r.socket = sockets.next_descriptor()
+    r.watch = { socket = sockets.next_descriptor() }
   end
 end
 
 -- Makes sure that the socket is the one to the request's backend: something else may have taken its descriptor.
-local function know_socket(r)
-  local ends, port = sockets.endpoints(r.socket)
-  if port == r.target.port then
-    r.ends = ends
+local function know_socket(watch, target)
+  local ends, port = sockets.endpoints(watch.socket)
+  if port == target.port then
+    watch.ends = ends
   else
-    r.socket = nil
+    watch.socket = nil
   end
 end
 
 --- In the header filter of an answer: from now on it is watched.
 function _M.watch(r)
-  if r.socket then
-    know_socket(r)
+  local watch = r.watch or {}
+  r.watch = watch
+  if watch.socket then
+    know_socket(watch, r.target)
   end
   local c = http_version() < 2 and connection()
-  r.client = c and c.fd or nil
+  watch.client = c and c.fd or nil
   count = count + 1
-  watched[count], r.watched_at = r, count
+  watched[count], watch.at = r, count
 end
 
 --- In the log phase.
 function _M.forget(r)
-  local at = r.watched_at
+  local at = r.watch and r.watch.at
   if at then
     local last = watched[count]
-    watched[at], last.watched_at = last, at
+    watched[at], last.watch.at = last, at
     watched[count] = nil
     count = count - 1
   end
-  r.watched_at, r.socket, r.ends, r.client = nil, nil, nil, nil
+  r.watch = false
 end
 
-local function end_answer(r)
-  if sockets.endpoints(r.socket) == r.ends then
-    sockets.shut_down(r.socket)
+local function end_answer(watch)
+  if sockets.endpoints(watch.socket) == watch.ends then
+    sockets.shut_down(watch.socket)
   end
-  r.socket = nil
+  watch.socket = nil
 end
 
 --- Ends the answers whose time is over; from a timer.
 function _M.enforce(now)
   for k = count, 1, -1 do
     local r = watched[k]
-    if now >= r.deadline and r.socket then
-      end_answer(r)
+    local watch = r.watch
+    if now >= r.deadline and watch.socket then
+      end_answer(watch)
     elseif now >= r.deadline + UNREAD_MS then
-      if r.client then
+      if watch.client then
         r.late = true
-        sockets.shut_down(r.client)
+        sockets.shut_down(watch.client)
       end
       _M.forget(r)
     end

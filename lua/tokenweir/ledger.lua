@@ -244,7 +244,7 @@ local function forget_unseen(r)
     unseen[at], last.unseen_at = last, at
     unseen[unseen_count] = nil
     unseen_count = unseen_count - 1
-    r.unseen_at = nil
+    r.unseen_at = false
   end
 end
 

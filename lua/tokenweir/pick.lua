@@ -35,9 +35,11 @@ local TRIES = 3
 
 local candidates = require("table.new")(contract.numbers.max_backends, 0)
 local usual = {}
-local query = fixed_table.new(32, {
-  now = 0, health = nil, stale = false, random = random, settings = nil, by_turn = false, tried = {}, tried_count = 0,
-})
+local query = fixed_table.new {
+  "now", "health", "stale", "random", "settings", "by_turn", "prompt", "tried", "tried_count", "apart", "role",
+  "precision", "draw", "stay", "pin", "credential_group", "upstream",
+}
+query.random, query.tried, query.tried_count = random, {}, 0
 
 local _M = {}
 
@@ -66,11 +68,11 @@ local function prepare_request(r)
   query.prompt = r.prompt
   query.tried, query.tried_count = r.tried, r.tried_count
   r.draw = r.draw or random()
-  query.draw, query.stay, query.pin = r.draw, r.stay, r.pinned
+  query.draw, query.stay, query.pin = r.draw, r.stay or false, r.pinned or false
   if r.tried_count > 0 then
     query.credential_group, query.upstream = r.target.group, r.upstream
   else
-    query.credential_group, query.upstream = nil, nil
+    query.credential_group, query.upstream = false, false
   end
 end
 
@@ -85,10 +87,10 @@ local function crowded(known, count)
   return not known.stale
 end
 
--- One attempt among the backends of a role (nil: of the first that has any), and of a variant where one is wanted.
+-- One attempt among the backends of a role (false: of the first that has any), and of a variant where one is wanted.
 local function attempt(known, r, now, served, role, precision)
   local fleet = known.fleet
-  query.role, query.precision = role, precision
+  query.role, query.precision = role, precision or false
   local count, word, retry_at, spare = filter(fleet, r.pool, query, candidates)
   if count > 0 and r.tried_count > 0 then
     count, spare = keep_interchangeable(fleet, r, count), nil
@@ -121,11 +123,11 @@ function _M.pick(known, r, now, apart)
   local served = prepare_query(known, now)
   affinity.locate(known, r, now)
   prepare_request(r)
-  query.apart = apart
+  query.apart = apart or false
   local pool, control = r.pool, control_of(known, r.pool)
   local index, reason, retry_at, full
   if control.fallback and pool.fallbacks > 0 then
-    index, reason = attempt(known, r, now, served, "fallback", nil)
+    index, reason = attempt(known, r, now, served, "fallback", false)
     if index then
       return index
     end
@@ -136,7 +138,7 @@ function _M.pick(known, r, now, apart)
       return index
     end
   end
-  index, reason, retry_at = attempt(known, r, now, served, nil, r.precision)
+  index, reason, retry_at = attempt(known, r, now, served, false, r.precision)
   if not index and full then
     return nil, "full"
   end
@@ -149,7 +151,7 @@ end
 function _M.soonest(known, r, now, before)
   prepare_query(known, now)
   prepare_request(r)
-  query.apart, query.role, query.precision = nil, nil, r.precision
+  query.apart, query.role, query.precision = false, false, r.precision or false
   local fleet = known.fleet
   local count = filter(fleet, r.pool, query, candidates)
   if count == 0 then
@@ -170,7 +172,7 @@ function _M.reachable(known, r, now)
   prepare_query(known, now)
   affinity.locate(known, r, now)
   prepare_request(r)
-  query.apart, query.role, query.precision = nil, nil, r.precision
+  query.apart, query.role, query.precision = false, false, r.precision or false
   return filter(known.fleet, r.pool, query, candidates) > 0
 end
 
@@ -196,8 +198,8 @@ end
 --- Whether any request could be sent anywhere.
 function _M.possible(known, now)
   prepare_query(known, now)
-  query.prompt, query.tried_count, query.credential_group, query.upstream, query.apart = nil, 0, nil, nil, nil
-  query.role, query.precision, query.draw, query.stay, query.pin = nil, nil, nil, nil, nil
+  query.prompt, query.tried_count, query.credential_group, query.upstream, query.apart = 0, 0, false, false, false
+  query.role, query.precision, query.draw, query.stay, query.pin = false, false, false, false, false
   for _, pool in pairs(known.fleet.models) do
     if filter(known.fleet, pool, query, candidates) > 0 then
       return true

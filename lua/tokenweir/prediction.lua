@@ -133,8 +133,8 @@ local function understand(r, known, parsed)
   r.prompt = prompt_tokens.estimate(tokenizer_of(r.model), r.raw_prompt, parsed.media)
   r.key_id, r.system_id, r.session_id = key_id(r.key), parsed.system_id, session_id(r)
   r.prompt_id = parsed.prompt_id
-  r.stats, r.prior = known.stats and known.stats.models[r.model], prior_of(known.settings, r.model)
-  r.fitted = fitted
+  r.stats = known.stats and known.stats.models[r.model] or false
+  r.prior, r.fitted = prior_of(known.settings, r.model) or false, fitted or false
   estimator.predict(own, fitted, r)
   if sampled then
     keep(r, how)
@@ -151,7 +151,7 @@ function _M.fill(r, known)
   if parsed.kind then
     r.prompt_bytes = parsed.prompt_bytes
     r.n = parsed.prompts * max(parsed.n, parsed.best_of or 1)
-    r.max_tokens, r.stream = parsed.max_tokens, parsed.stream
+    r.max_tokens, r.stream = parsed.max_tokens or false, parsed.stream
     if UNDERSTOOD[r.kind] then
       return understand(r, known, parsed)
     end
@@ -222,7 +222,7 @@ function _M.learn(r, outcome, output, told, now)
   if estimator.learn(own, r.fitted, r, output / r.n, ending, now) then
     tell_fallback(r)
   end
-  if r.small_number and ending == "stop" then
+  if r.opinion and r.opinion.number and ending == "stop" then
     small_model.learn(r, output / r.n)
   end
 end

@@ -37,7 +37,7 @@ local function digest_of(r)
   end
   local body = ngx.req.get_body_data()
   if body and request.parse(r.kind, body, scratch) then
-    r.digest = prompt_digest.digest(scratch)
+    r.digest = prompt_digest.digest(scratch) or false
   end
   request.clear(scratch)
   return r.digest

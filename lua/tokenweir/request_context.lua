@@ -5,7 +5,7 @@
 --   access      arrived, kind, key (of the settings, or nil), priority, parsed, pool, model, deadline, limited,
 --               precision (the variant asked for, or nil), burst (most output tokens of a degraded one, or nil)
 --   body_rate   body_at (while its body is read), slow (it came too slowly)
---   sessions    session, session_set (the halves of its hash, nil where nothing tells one), continues
+--   sessions    session, session_set (the halves of its hash, false where nothing tells one)
 --   prediction  prompt, mean, median, q90, sd, class, n, max_tokens, prompt_bytes, stream, tokens_per_event,
 --               source (which predictor), vector and hashed (its features, if they are recorded), and what it learns by
 --   affinity    home, stay, settled, away_ms, ring_at, verdict (why it went there), blocks (of its prompt),
@@ -14,12 +14,12 @@
 --   pick        backend (id), target (`targets.lua`), upstream, alternates, policy, shadow, probe, draw, fallback
 --               moved_from, moved_tokens (where its session was until now, and what is cached there)
 --   transfer    brought (tokens of its prompt that were brought to the backend), kv_params (for the engine, JSON)
---   second_opinion small_asked, small_number (of its answer), small_median, small_correction
+--   second_opinion opinion (the small model's; a table without members until it has answered)
 --   waiting     waiter (while it waits, see `core/queue`), semaphore
 --   ledger      see `core/backend/load.lua` and `ledger.lua`
 --   balancer    tries, tried, tried_count, refused (429 or 503 of the last backend), noted (passive health has it),
 --               cut (502 or 504: it broke off or was too late with a request that it had been sent)
---   deadline    socket and client (descriptors of its connections, while its answer is watched), ends, watched_at
+--   deadline    watch (what the end of its answer is watched by)
 --   filters     header (status of the upstream's answer), sse, usage, first_byte, last_byte, first_token, ended,
 --               broken, late, silent, no_answer, unconnected (there was no connection left to send it by), error_page,
 --               engine_error, response (the id of the one that streams, once it is known)
@@ -32,11 +32,26 @@ local usage = require "tokenweir.core.answer.usage"
 local collectgarbage = collectgarbage
 
 local MOST_POOLED = 1024
---- All members that a context may have. LuaJIT takes the next power of two: with more than 128 each of ten thousand
--- waiting requests would cost 3 KB more.
-local MEMBERS = 128
---- While so many of a worker wait, those that come get room for what one has that waits: it grows when it is served,
--- and is not used again.
+--- All members that a context may have; LuaJIT takes the next power of two, and with more than 128 each of ten thousand
+-- waiting requests would cost 3 KB more. They are all there from the start, and never nil: false where there is nothing
+-- (`core/fixed_table.lua`).
+local MEMBERS = {
+  "taken", "use", "small", "few_blocks", "number", "arrived", "kind", "key", "priority", "parsed", "pool", "model",
+  "deadline", "limited", "limits", "precision", "burst", "body_at", "slow", "body_file", "form", "digest", "session",
+  "session_set", "prompt", "mean", "median", "q90", "sd", "class", "n", "max_tokens", "prompt_bytes", "stream",
+  "tokens_per_event", "threshold", "source", "vector", "hashed", "raw_prompt", "media", "key_id", "system_id",
+  "session_id", "prompt_id", "stats", "prior", "fitted", "ordered", "bound", "learned", "log_median", "log_lower",
+  "log_upper", "raw_mean", "model_mean", "key_factor", "median_shift", "q90_shift", "own_median", "own_q90",
+  "opinion", "home", "stay", "settled", "away_ms", "ring_at", "verdict", "blocks", "reckoned", "cache_seed", "others",
+  "pin", "pinned", "backend", "target", "upstream", "alternates", "policy", "shadow", "probe", "draw", "fallback",
+  "moved_from", "moved_tokens", "brought", "kv_params", "waiter", "semaphore", "wait_ms", "place", "reserved",
+  "reserved_at", "expected", "most", "remaining", "variance", "held", "bucket", "prefill", "flowing", "tokens",
+  "unseen_at", "tries", "tried", "tried_count", "refused", "noted", "cut", "watch", "header", "sse", "usage",
+  "first_byte", "last_byte", "first_token", "ended", "broken", "late", "silent", "no_answer", "unconnected",
+  "error_page", "engine_error", "response", "answered",
+}
+--- While so many of a worker wait, those that come get room for what one has that waits, and what it has not is nil: it
+-- grows when it is served, and is not used again.
 local MANY, MEMBERS_OF_MANY = 64, 64
 --- The heap grows to so many per cent of what is alive before it is collected again: LuaJIT's own figure, and that
 -- while many wait. What each left behind when it came would else add up to half of what it holds.
@@ -84,8 +99,8 @@ end
 
 local function new()
   local small = aside > MANY
-  local r = fixed_table.new(small and MEMBERS_OF_MANY or MEMBERS)
-  r.tried_count, r.small, r.few_blocks = 0, small, not small and prefix_blocks.new_few() or nil
+  local r = small and fixed_table.room(MEMBERS_OF_MANY) or fixed_table.new(MEMBERS)
+  r.tried_count, r.small, r.few_blocks = 0, small, not small and prefix_blocks.new_few()
   r.use, r.stream, r.n, r.prompt, r.tries = 0, false, 1, 0, 0
   return r
 end
@@ -171,28 +186,32 @@ function _M.give(r)
     end
     give_to(parsings, parsed)
   end
-  r.parsed = nil
+  r.parsed = false
   if pooled >= MOST_POOLED or r.small then
     r.taken = false
     return
   end
-  r.taken, r.arrived, r.number, r.answered, r.error_page = false, nil, nil, nil, nil
-  r.kind, r.key, r.priority, r.pool, r.model, r.deadline, r.limited, r.waiter = nil, nil, nil, nil, nil, nil, nil, nil
-  r.stream, r.n, r.prompt, r.prompt_bytes, r.max_tokens = false, 1, 0, 0, nil
-  r.mean, r.median, r.q90, r.sd, r.class, r.source = nil, nil, nil, nil, nil, nil
-  r.raw_prompt, r.fitted, r.stats, r.prior, r.log_median, r.vector, r.hashed = nil, nil, nil, nil, nil, nil, nil
-  r.learned, r.small_asked, r.small_number = nil, nil, nil
-  r.backend, r.place, r.target, r.upstream, r.alternates, r.policy, r.shadow = nil, nil, nil, nil, nil, nil, nil
-  r.wait_ms, r.probe, r.reserved, r.tokens_per_event = nil, nil, nil, nil
-  r.precision, r.burst, r.session, r.session_set, r.continues = nil, nil, nil, nil, nil
-  r.draw, r.fallback, r.engine_error = nil, nil, nil
-  r.home, r.stay, r.settled, r.verdict, r.blocks, r.reckoned, r.pin, r.pinned = nil, nil, nil, nil, nil, nil, nil, nil
-  r.moved_from, r.moved_tokens, r.brought, r.kv_params = nil, nil, nil, nil
-  r.tries, r.tried_count, r.refused, r.cut = 0, 0, nil, nil
-  r.header, r.sse, r.usage, r.first_byte, r.last_byte, r.first_token = nil, nil, nil, nil, nil, nil
-  r.form, r.response = nil, nil
-  r.ended, r.broken, r.late, r.silent, r.no_answer, r.unconnected = nil, nil, nil, nil, nil, nil
-  r.noted, r.digest, r.slow = nil, nil, nil
+  r.taken, r.arrived, r.number, r.answered, r.error_page = false, false, false, false, false
+  r.kind, r.key, r.priority, r.pool = false, false, false, false
+  r.model, r.deadline, r.limited, r.waiter = false, false, false, false
+  r.stream, r.n, r.prompt, r.prompt_bytes, r.max_tokens = false, 1, 0, 0, false
+  r.mean, r.median, r.q90, r.sd, r.class, r.source = false, false, false, false, false, false
+  r.raw_prompt, r.fitted, r.stats, r.prior = false, false, false, false
+  r.log_median, r.vector, r.hashed = false, false, false
+  r.learned, r.opinion = false, false
+  r.backend, r.place, r.target, r.upstream = false, false, false, false
+  r.alternates, r.policy, r.shadow = false, false, false
+  r.wait_ms, r.probe, r.reserved, r.tokens_per_event = false, false, false, false
+  r.precision, r.burst, r.session, r.session_set = false, false, false, false
+  r.draw, r.fallback, r.engine_error = false, false, false
+  r.home, r.stay, r.settled, r.verdict = false, false, false, false
+  r.blocks, r.reckoned, r.pin, r.pinned = false, false, false, false
+  r.moved_from, r.moved_tokens, r.brought, r.kv_params = false, false, false, false
+  r.tries, r.tried_count, r.refused, r.cut = 0, 0, false, false
+  r.header, r.sse, r.usage, r.first_byte, r.last_byte, r.first_token = false, false, false, false, false, false
+  r.form, r.response = false, false
+  r.ended, r.broken, r.late, r.silent, r.no_answer, r.unconnected = false, false, false, false, false, false
+  r.noted, r.digest, r.slow = false, false, false
   pooled = pooled + 1
   pool[pooled] = r
 end

@@ -20,6 +20,9 @@ local END = 1024
 --- Questions of this worker that are open at once; more would only wait for each other.
 local MOST_OPEN = 8
 
+--- What a request has until the answer comes.
+local ASKED = {}
+
 local _M = {}
 
 local open = 0
@@ -35,7 +38,7 @@ local function refine(premature, r, use, question)
   elseif not r.taken or r.use ~= use or r.ended then
     return metrics.add("small_model", 1, "late")
   end
-  r.small_number, r.small_median, r.small_correction = number, r.log_median, correction
+  r.opinion = { number = number, median = r.log_median, correction = correction }
   local refined = small_model.helps() and prediction.refine(r, correction)
   if refined then
     ledger.refine(r)
@@ -61,12 +64,12 @@ end
 --- Asks of a request whose body is still at hand, once.
 function _M.ask(r, settings)
   if not settings.predictor.small_model or not config.current.small_model_socket or not r.log_median
-    or r.small_asked or open >= MOST_OPEN or not r.parsed.p then
+    or r.opinion or open >= MOST_OPEN or not r.parsed.p then
     return
   end
   local question = question_of(r.parsed)
   if question and timer_at(0, refine, r, r.use, question) then
-    open, r.small_asked = open + 1, true
+    open, r.opinion = open + 1, ASKED
   end
 end
 

@@ -36,13 +36,12 @@ local fresh, fresh_count = {}, 0
 local unsent                    -- texts that Redis has not confirmed
 local write_at, writes = 0, 0
 
---- Tells the session of a request: `r.session`, `r.session_set` (nil where nothing tells one), `r.continues` (it names
--- an answer that is there already).
+--- Tells the session of a request: `r.session`, `r.session_set` (false where nothing tells one).
 -- @param header string or nil, the value of X-Session-ID
 function _M.identify(r, settings, header)
   local key = r.key
-  r.session, r.session_set = identify(header, r.parsed, settings.sessions.by_user,
-    key and key.seed or 0)
+  local a, b = identify(header, r.parsed, settings.sessions.by_user, key and key.seed or 0)
+  r.session, r.session_set = a or false, b or false
 end
 
 --- Whether a request belongs to a session that is being served.

@@ -42,11 +42,11 @@ end
 --- An answer is complete whose text was asked of; its length is told with the next question.
 -- @param output tokens of one sequence; only of one that ended by itself
 function _M.learn(r, output)
-  local median, correction = r.small_median, r.small_correction
+  local median, correction = r.opinion.median, r.opinion.correction
   judge(median, correction, output)
   if result_count < MOST_RESULTS then
     result_count = result_count + 1
-    results[result_count] = ("learn %s %.4f\n"):format(r.small_number, r.learned - median)
+    results[result_count] = ("learn %s %.4f\n"):format(r.opinion.number, r.learned - median)
   end
 end
 

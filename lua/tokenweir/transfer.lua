@@ -149,7 +149,7 @@ end
 local function take(r, answer, kv_bytes)
   local tokens = answer.tokens
   r.brought = max(0, min(tokens, r.prompt) - r.reckoned)
-  r.kv_params = answer.parameters
+  r.kv_params = answer.parameters or false
   ledger.brought(r, min(r.prompt, max(tokens, r.reckoned)))
   metrics.add("kv_transfer_tokens", tokens, r.model)
   metrics.add("kv_transfer_bytes", answer.bytes > 0 and answer.bytes or tokens * kv_bytes, r.model)

@@ -73,7 +73,7 @@ end
 
 local function leave(w)
   queues.leave(w)
-  w.request.waiter = nil
+  w.request.waiter = false
   step_down(w)
 end
 
@@ -228,7 +228,7 @@ function _M.wait(r, known, now, reason)
       return give_up(w, r, "no_capacity", now)
     end
   end
-  r.waiter = nil
+  r.waiter = false
   step_down(w)
   body.take_up(r)
   return state.current(now)

@@ -178,11 +178,17 @@ function on.number(state, at, p, first)
   end
 end
 
---- Clears what is known of an answer: all fields that `read` sets.
+--- What `read` and `settle` set.
+_M.MEMBERS = {
+  "completion_tokens", "prompt_tokens", "cached_tokens", "timings_processed", "timings_predicted", "timings_cached",
+  "finish_reason", "id", "wants_id", "done", "error", "has_output", "outputs", "plain", "output_first", "output_last",
+}
+
+--- Clears what is known of an answer. What it does not tell is false.
 function _M.clear(state)
-  state.completion_tokens, state.prompt_tokens, state.cached_tokens = nil, nil, nil
-  state.timings_processed, state.timings_predicted, state.timings_cached = nil, nil, nil
-  state.finish_reason, state.id, state.wants_id = nil, nil, false
+  state.completion_tokens, state.prompt_tokens, state.cached_tokens = false, false, false
+  state.timings_processed, state.timings_predicted, state.timings_cached = false, false, false
+  state.finish_reason, state.id, state.wants_id = false, false, false
   state.done, state.error = false, false
   state.has_output, state.outputs, state.plain = false, 0, true
   state.output_first, state.output_last = 0, 0

@@ -9,8 +9,8 @@
 --
 --   * `events`: data events that carry output (`answer` says which); `data_events`: all but `[DONE]`
 --   * `first`: whether output was seen; `done`: `[DONE]` or the last event of the responses API was seen
---   * `completion_tokens`, `prompt_tokens`, `cached_tokens`: the last usage told, or nil
---   * `finish_reason`: the last one told, or nil; `error`: whether an event was an error
+--   * `completion_tokens`, `prompt_tokens`, `cached_tokens`: the last usage told, or false
+--   * `finish_reason`: the last one told, or false; `error`: whether an event was an error
 --
 -- An event that differs from an earlier one only in its output string is recognised by its bytes, and needs no parse:
 -- engines send hundreds of them a stream.
@@ -41,18 +41,22 @@ function _M.reset(state)
   state.head, state.tail = 0, 0
 end
 
+local MEMBERS = {
+  "events", "data_events", "first", "in_event", "named_error", "after_cr", "pending", "joined", "template", "head",
+  "tail",
+}
+
 --- A state for one stream.
 -- @treturn table
 function _M.new()
-  local state = fixed_table.new(48, {
-    -- The beginning of a line whose end has not come.
-    pending = line_buffer.new(),
-    -- Data lines of an event whose JSON goes on in the next line.
-    joined = line_buffer.new(),
-    -- The data that was parsed last. Where it told nothing but one output string, its first `head` and last `tail`
-    -- bytes are what stands around that string; else `head` is 0.
-    template = line_buffer.new(),
-  })
+  local state = fixed_table.new(MEMBERS, answer.MEMBERS)
+  -- The beginning of a line whose end has not come.
+  state.pending = line_buffer.new()
+  -- Data lines of an event whose JSON goes on in the next line.
+  state.joined = line_buffer.new()
+  -- The data that was parsed last. Where it told nothing but one output string, its first `head` and last `tail` bytes
+  -- are what stands around that string; else `head` is 0.
+  state.template = line_buffer.new()
   _M.reset(state)
   return state
 end

@@ -46,9 +46,12 @@ function _M.reset(state)
   state.first_chunk, state.last_chunk = 1, 0
 end
 
+local MEMBERS = { "head", "chunks", "first_chunk", "last_chunk", "size", "kept" }
+
 --- A state for one answer.
 function _M.new()
-  local state = fixed_table.new(48, { head = line_buffer.new(), chunks = {}, first_chunk = 1, last_chunk = 0 })
+  local state = fixed_table.new(MEMBERS, answer.MEMBERS)
+  state.head, state.chunks, state.first_chunk, state.last_chunk = line_buffer.new(), {}, 1, 0
   _M.reset(state)
   return state
 end

@@ -104,7 +104,7 @@ end
 
 --- A table for `parse`, to be used again and again.
 function _M.new()
-  local out = fixed_table.new(64)
+  local out = fixed_table.room(64)
   _M.clear(out)
   return out
 end

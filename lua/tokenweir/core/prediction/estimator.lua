@@ -199,7 +199,7 @@ function _M.predict(state, model, request)
   read_corrections(of_model, read_past(state.past, of_model, request, x), request)
   request.ordered, request.bound = false, false
   if not model then
-    request.log_median = nil
+    request.log_median = false
   else
     by_model(model, of_model, request)
   end

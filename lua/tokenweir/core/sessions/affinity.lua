@@ -82,7 +82,7 @@ end
 -- @param life_ms how long a move lasts beyond its last use
 -- @param elsewhere whether another gateway is known to have served it
 function _M.locate(memory, rings, fleet, r, now, life_ms, elsewhere)
-  r.home, r.stay, r.settled, r.away_ms = nil, nil, false, 0
+  r.home, r.stay, r.settled, r.away_ms = false, false, false, 0
   local pool = r.pool
   local places = r.session and _M.places(rings, fleet, pool)
   if not places then

@@ -112,13 +112,13 @@ def test_a_usage_at_the_beginning_of_a_long_answer_is_found(reader: Reader) -> N
 
 def test_a_usage_inside_another_object_is_not_the_answers(reader: Reader) -> None:
     text = json.dumps({"choices": [], "padding": "x" * 90_000, "part": {"usage": USAGE}}).encode()
-    assert reader.read([text])["completion_tokens"] is None
+    assert reader.read([text])["completion_tokens"] is False
 
 
 def test_a_usage_inside_another_object_of_a_short_answer_is_not_the_answers(reader: Reader) -> None:
     text = json.dumps({"choices": [{"finish_reason": "stop"}], "part": {"usage": USAGE}}).encode()
     told = reader.read([text])
-    assert (told["completion_tokens"], told["finish_reason"]) == (None, "stop")
+    assert (told["completion_tokens"], told["finish_reason"]) == (False, "stop")
 
 
 @pytest.mark.parametrize("padding", [0, 200, 400, 2000])
@@ -145,7 +145,7 @@ def test_a_usage_written_in_the_content_means_nothing(reader: Reader) -> None:
 def test_a_broken_answer_tells_no_cut_number(reader: Reader) -> None:
     text = json.dumps(vllm("x")).encode()
     whole = text.index(b"345") + 3
-    assert reader.read([text[: whole - 1]])["completion_tokens"] is None
+    assert reader.read([text[: whole - 1]])["completion_tokens"] is False
     assert reader.read([text[: whole + 1]])["completion_tokens"] == 345
 
 

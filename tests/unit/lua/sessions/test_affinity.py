@@ -200,7 +200,7 @@ def test_a_large_ring_is_built_in_slices_while_the_one_before_serves(lua: Any) -
     rings = sessions.view.require("tokenweir.core.sessions.rings")
     r = sessions.request(1)
     sessions.core.locate(sessions.memory, sessions.rings, sessions.view.fleet, r, sessions.now, LIFE)
-    assert r.home is None
+    assert r.home is False
     assert sessions.pick(r) is not None
     turns = 1
     while not rings.step(sessions.rings, 20_000):
