@@ -304,7 +304,7 @@ return function(policy_name, seed)
   function gateway.doubt(id, now)
     local w = waiters[id]
     local _, ms, _, whole = queue.expect(line, w, now)
-    local least = queue.at_least(line, whole)
+    local least = queue.at_least(line, w, whole)
     return least ~= nil and now + least > w.until_ms, ms
   end
 

@@ -204,7 +204,7 @@ end
 --- @param ms number or nil, of the whole wait
 -- @return ms that it has to have time for, see `core.at_least`; nil: nothing was measured
 function _M.at_least(w, ms)
-  return core.at_least(by_place[w.place].q, ms)
+  return core.at_least(by_place[w.place].q, w, ms)
 end
 
 --- Some waiter of this worker, or nil.

@@ -82,6 +82,7 @@ end
 --- See `init.lua`.
 function _M.of(q, w, now)
   local count, work, same = ahead(q, w)
+  w.ahead = work
   local raw = wait.raw(q.shared, work + w.work, w.tag)
   if not raw then
     return count + 1, nil, nil, nil

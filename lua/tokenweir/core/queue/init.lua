@@ -16,8 +16,8 @@
 --   bytes     of the request (default 0)
 --   label     string that others may know it by (default ""), up to 71 bytes
 --   until_ms  when it gives up, where it does
--- and gets besides: key, tag, cost, flow_id, came, raw, raw_at, blocked, tried, since, hold, waits (true while it is
--- in here).
+-- and gets besides: key, tag, cost, flow_id, came, raw, raw_at, ahead, blocked, tried, since, hold, waits (true while
+-- it is in here).
 --
 -- `settings`: order ("fair": see `tags.lua`; "fifo": as they came; "score": hybrid's score, short outputs first),
 -- window and pass_ms (of the passing rule, below), classes = { high = { weight =, floor = }, normal =, low = }.
@@ -64,8 +64,11 @@ local DEFAULTS = {
   },
 }
 
---- What two of three waits do not exceed, over the middle of them (`python -m bench.buffer.simulated`).
-local TWO_OF_THREE = 1.15
+--- A request floods where more than this share of the work before it is of its own flow.
+local FLOODS = 0.5
+--- For so many times its wait it has to have time then. With less, more of a flood wait in vain, and estimates are
+-- worse (`python -m bench.buffer.simulated`).
+local FLOODS_LONGER = 1.2
 
 local _M = { DEFAULTS = DEFAULTS, CLASS = CLASS }
 
@@ -279,12 +282,22 @@ end
 -- somebody waits.
 _M.measure = expect.measure
 
---- What one has to have time for whose whole wait is reckoned as `ms`: who has less would probably wait in vain, and is
--- refused at once. Where backends cannot keep up, that takes nothing from those who come: as many are served.
--- @param ms number or nil: the `whole` of `expect`
+-- Whether most of what stood before a waiter when `expect` was asked is of its own flow. From V to its tag a flow has
+-- its own requests one behind the other; times its weight that is their work.
+local function floods(q, w)
+  return w.tag and (w.tag - w.cost - q.shared.clock) * w.work > FLOODS * w.ahead * w.cost
+end
+
+--- What w has to have time for whose whole wait is reckoned as `ms`: who has less would more likely than not wait in
+-- vain, and is refused at once. One that floods has to have time for more: what it is refused is given to others of its
+-- flow, whose turn comes all the same.
+-- @param ms number or nil: the `whole` of `expect`, which was asked just now
 -- @return number ms, or nil: nothing was measured
-function _M.at_least(q, ms)
-  return ms and wait.is_measured(q.shared) and TWO_OF_THREE * ms or nil
+function _M.at_least(q, w, ms)
+  if not ms or not wait.is_measured(q.shared) then
+    return nil
+  end
+  return floods(q, w) and FLOODS_LONGER * ms or ms
 end
 
 --- What a waiter may expect.

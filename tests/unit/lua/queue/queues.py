@@ -132,9 +132,11 @@ class Queues:
             names.append(name)
         return names
 
-    def at_least(self, ms: float | None, worker: int = 0) -> float | None:
-        """What one has to have time for."""
-        least: float | None = QUEUE.at_least(self.queues[worker], ms)
+    def at_least(self, name: str, ms: float | None) -> float | None:
+        """What a waiter has to have time for, whose whole wait is reckoned as `ms`."""
+        self.expect(name)
+        worker, waiter = self.waiters[name]
+        least: float | None = QUEUE.at_least(self.queues[worker], waiter, ms)
         return least
 
     def expect(self, name: str) -> tuple[int, float | None, float | None]:

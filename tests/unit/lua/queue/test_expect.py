@@ -67,14 +67,36 @@ def test_the_wait_is_the_work_ahead_over_the_rate_of_release() -> None:
     assert most is None
 
 
-def test_one_has_to_have_time_for_what_two_of_three_waits_do_not_exceed_once_the_rate_is_measured() -> None:
-    queues = Queues(order="fifo")
+@pytest.mark.parametrize("order", ["fifo", "fair"])
+def test_one_has_to_have_time_for_its_wait_once_the_rate_is_measured(order: str) -> None:
+    queues = Queues(order=order)
     for k in range(300):
         queues.push(str(k), work=100)
-    assert queues.at_least(1000) is None
+    assert queues.at_least("299", 1000) is None
     served_every(queues, 50, 200)
-    assert queues.at_least(1000) == 1150
-    assert queues.at_least(None) is None
+    assert queues.at_least("299", 1000) == 1000
+    assert queues.at_least("299", None) is None
+
+
+@pytest.mark.parametrize("weight", [1, 3])
+def test_one_that_floods_has_to_have_time_for_a_fifth_more(weight: float) -> None:
+    queues = Queues()
+    for k in range(300):
+        queues.push(str(k), work=100, flow="flood", weight=weight)
+        if k % 10 == 0:
+            queues.push(f"other-{k}", work=100, flow="others", weight=weight)
+    served_every(queues, 50, 200)
+    queues.push("late", work=100, weight=weight)
+    assert queues.at_least("299", 1000) == pytest.approx(1200)
+    assert queues.at_least("late", 1000) == 1000
+
+
+def test_flows_that_have_equally_many_waiting_flood_not() -> None:
+    queues = Queues()
+    for k in range(300):
+        queues.push(str(k), work=100, flow=f"flow-{k % 3}")
+    served_every(queues, 50, 200)
+    assert [queues.at_least(str(k), 1000) for k in (297, 298, 299)] == [1000, 1000, 1000]
 
 
 def test_nobody_is_told_more_than_it_may_wait_and_the_whole_wait_stays_known() -> None:
@@ -126,7 +148,7 @@ def test_by_a_rate_that_the_fleet_s_figures_do_not_bear_out_nobody_is_refused(ra
     """Ten times as many tokens are predicted of such requests as when it was measured, and the like."""
     queues = measured()
     queues.push("again", work=1000, rate=rate)
-    assert queues.at_least(1000) is None
+    assert queues.at_least("again", 1000) is None
     assert queues.expect("again")[1] == pytest.approx(500, rel=0.2), "it is still told"
 
 
@@ -134,7 +156,7 @@ def test_one_that_the_fleet_s_figures_bear_out_counts_more_than_these() -> None:
     queues = measured()
     queues.push("again", work=100, rate=3)
     assert queues.expect("again")[1] == pytest.approx(50, rel=0.1)
-    assert queues.at_least(1000) == 1150
+    assert queues.at_least("again", 1000) == 1000
 
 
 def test_a_pause_of_slow_backends_tells_nothing_that_they_are_slower() -> None:
