@@ -94,7 +94,8 @@ end
 
 --- The same of a Lua string.
 function _M.feed(state, chunk)
-  return _M.feed_bytes(state, of(chunk), #chunk)
+  -- No tail call: the string is to be referenced until its bytes are read.
+  _M.feed_bytes(state, of(chunk), #chunk)
 end
 
 local function join(state)
