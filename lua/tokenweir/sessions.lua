@@ -49,7 +49,7 @@ function _M.known(r, settings, now)
   if r.session and knows(region.known_sessions(), r.session, r.session_set, now, settings.sessions.memory_ms) then
     return true
   end
-  return r.kind == "responses" and r.parsed.kind ~= nil and text(r.parsed, "previous_response_id", 1024) ~= nil
+  return r.kind == "responses" and r.parsed.kind and text(r.parsed, "previous_response_id", 1024) ~= nil
 end
 
 --- A request of the session has got a backend.

@@ -171,7 +171,7 @@ def test_an_adopted_body_leaves_nothing_for_the_next_request(thread: Thread, tmp
     thread.request.adopt(out, thread.body_file.inspect(bytes(path), b"chat"), bytes(path))
     assert out.file == bytes(path)
     assert thread.request.parse(b"chat", b'{"messages":[]}', out)[0] is True
-    assert (out.file, out.found, out.model, thread.request.text(out, b"user")) == (None, None, None, None)
+    assert (out.file, out.found, out.model, thread.request.text(out, b"user")) == (False, False, False, None)
 
 
 def test_edits_planned_on_an_adopted_body_can_be_written(thread: Thread, tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ end
 
 -- Whether the member is absent or a whole number within bounds; the number stands in out.value.
 local function read_integer(out, p, tag, least, most)
-  out.value = nil
+  out.value = false
   local k = given(out, p, tag)
   if k == 0 then
     return true
@@ -119,7 +119,7 @@ local function read_llama_limit(out, p)
   end
   local value = out.value
   if value and value < 0 then
-    out.max_tokens, out.max_tokens_name = nil, nil
+    out.max_tokens, out.max_tokens_name = false, false
   elseif value and out.max_tokens and value > out.max_tokens then
     out.max_tokens, out.max_tokens_name = value, NAMES[TAGS.n_predict]
   end

@@ -102,22 +102,30 @@ function on.ended(out, p, last)
   end
 end
 
---- A table for `parse`, to be used again and again.
+local MEMBERS = {
+  "body", "p", "size", "kind", "file", "found", "object", "members", "where", "names", "tags", "firsts", "lasts",
+  "tally",
+  "conflict", "disguised", "value", "model", "stream", "n", "best_of", "max_tokens", "max_tokens_name", "prompt_bytes",
+  "prompt_tokens", "messages", "prompts", "media", "error_code", "error_message", "error_param", "estimated_tokens",
+  "system_id", "prompt_id",
+}
+
+--- A table for `parse`, to be used again and again. What a request does not tell is false in it.
 function _M.new()
-  local out = fixed_table.room(64)
+  local out = fixed_table.new(MEMBERS)
   _M.clear(out)
   return out
 end
 
 --- Forgets the request, so that a reused table keeps no body alive.
 function _M.clear(out)
-  out.body, out.p, out.size, out.kind = nil, nil, 0, nil
-  out.file, out.found = nil, nil
-  out.members, out.conflict, out.disguised = 0, nil, nil
-  out.model, out.stream, out.n, out.best_of = nil, false, 1, nil
-  out.max_tokens, out.max_tokens_name = nil, nil
-  out.prompt_bytes, out.prompt_tokens, out.messages, out.prompts, out.media = 0, nil, 0, 1, 0
-  out.error_code, out.error_message, out.error_param = nil, nil, nil
+  out.body, out.p, out.size, out.kind = false, false, 0, false
+  out.file, out.found, out.object = false, false, 0
+  out.members, out.conflict, out.disguised = 0, false, false
+  out.model, out.stream, out.n, out.best_of = false, false, 1, false
+  out.max_tokens, out.max_tokens_name = false, false
+  out.prompt_bytes, out.prompt_tokens, out.messages, out.prompts, out.media = 0, false, 0, 1, 0
+  out.error_code, out.error_message, out.error_param = false, false, false
   if not out.tally then
     out.tally = prompt.new_tally()
     out.where = ffi_new("int32_t[?]", #NAMES + 1)
@@ -141,7 +149,7 @@ local function sum_up(out, kind)
     media = media + tally.media[slot]
   end
   out.prompt_bytes, out.media = text, media
-  out.prompt_tokens = tokens > 0 and tokens or nil
+  out.prompt_tokens = tokens > 0 and tokens
   local items = tally.items
   if kind == "responses" then
     out.messages = items[TAGS.input]
@@ -184,7 +192,7 @@ function _M.parse_bytes(kind, p, size, out, most)
     return nil, "invalid_member", format("'%.64s' differs from '%s' in case only; write '%s'.", out.disguised, meant,
       meant), meant
   elseif not parameters.read(out, p) then
-    return nil, out.error_code, out.error_message, out.error_param
+    return nil, out.error_code, out.error_message, out.error_param or nil
   end
   sum_up(out, kind)
   return true
@@ -192,10 +200,11 @@ end
 
 --- Reads one request body.
 --
--- Fills `out`: `model` (string or nil), `stream` (boolean), `n` (default 1), `best_of` (or nil), `max_tokens` (or nil)
--- and `max_tokens_name`, `prompt_bytes` (UTF-8 bytes of text that the model reads, media left out; see `prompt`),
--- `prompt_tokens` (ids, where the prompt is given as numbers, or nil), `messages` (of chat, items of responses),
--- `prompts` (of completions and embeddings: how many are asked at once), `media` (parts), `conflict` (see above).
+-- Fills `out`: `model` (string), `stream` (boolean), `n` (default 1), `best_of`, `max_tokens` and `max_tokens_name`,
+-- `prompt_bytes` (UTF-8 bytes of text that the model reads, media left out; see `prompt`),
+-- `prompt_tokens` (ids, where the prompt is given as numbers), `messages` (of chat, items of responses),
+-- `prompts` (of completions and embeddings: how many are asked at once), `media` (parts), `conflict` (see above); false
+-- is what is not told.
 -- @tparam string kind "chat", "completions", "responses", "embeddings" or "other" (of which only `model` and `stream`
 --   are read)
 -- @tparam string body
@@ -216,11 +225,11 @@ local ADOPTED = {
 --- Takes over what a worker thread found of a body (`body_file.lua`): everything here then answers as after `parse`.
 -- @tparam table out cleared first
 -- @tparam table found its result, with `ok` true
--- @tparam[opt] string path of a body in a file, stays in `out.file`; `out.body` is nil
+-- @tparam[opt] string path of a body in a file, stays in `out.file`; `out.body` is false
 function _M.adopt(out, found, path)
   _M.clear(out)
   for _, name in ipairs(ADOPTED) do
-    out[name] = found[name]
+    out[name] = found[name] or false
   end
   out.found, out.file = found, path
   if found.blocks then

@@ -81,22 +81,22 @@ def test_tool_definitions_count_as_the_json_that_templates_print(parser: Parser)
 @pytest.mark.parametrize(
     ("prompt", "figures"),
     [
-        ("Hello", (5, None, 1)),
-        (["Hello", "you"], (8, None, 2)),
+        ("Hello", (5, False, 1)),
+        (["Hello", "you"], (8, False, 2)),
         ([1, 22, 333], (0, 3, 1)),
         ([0, 0, 1], (0, 3, 1)),
         ([128000], (0, 1, 1)),
         ([1234567, 7654321], (0, 2, 1)),
         ([[1, 2], [3], []], (0, 3, 3)),
         (["a", [1, 2]], (1, 2, 2)),
-        ([], (0, None, 1)),
-        ("", (0, None, 1)),
-        (None, (0, None, 1)),
+        ([], (0, False, 1)),
+        ("", (0, False, 1)),
+        (None, (0, False, 1)),
     ],
 )
 @pytest.mark.parametrize(("kind", "name"), [("completions", "prompt"), ("embeddings", "input")])
 def test_a_prompt_may_be_text_token_ids_or_a_list_of_either(
-    parser: Parser, kind: str, name: str, prompt: Any, figures: tuple[int, int | None, int]
+    parser: Parser, kind: str, name: str, prompt: Any, figures: tuple[int, int | bool, int]
 ) -> None:
     for writer in ({}, {"separators": (",", ":")}, {"indent": 1}):
         out = parser.parse(kind, {name: prompt}, **writer)
@@ -107,7 +107,7 @@ def test_a_prompt_may_be_text_token_ids_or_a_list_of_either(
 @given(ids=st.lists(st.integers(0, 10**9), max_size=50), spaces=st.booleans())
 def test_every_token_id_is_counted(parser: Parser, ids: list[int], spaces: bool) -> None:
     out = parser.parse("completions", {"prompt": ids}, separators=(", ", ": ") if spaces else (",", ":"))
-    assert out.prompt_tokens == (len(ids) or None)
+    assert out.prompt_tokens == (len(ids) or False)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def test_a_chat_request_tells_what_the_gateway_needs(parser: Parser) -> None:
         64,
         b"max_tokens",
     )
-    assert (out.messages, out.prompt_bytes, out.prompt_tokens, out.media) == (2, 13, None, 0)
+    assert (out.messages, out.prompt_bytes, out.prompt_tokens, out.media) == (2, 13, False, 0)
 
 
 @pytest.mark.parametrize("kind", ["chat", "completions", "responses", "embeddings"])
@@ -41,20 +41,20 @@ def test_what_is_absent_has_its_default(parser: Parser, kind: str) -> None:
     parser.parse("chat", {"model": "m", "stream": True, "n": 3, "max_tokens": 5, "messages": [user("x")]})
     out = parser.parse(kind, b"{}")
     assert (out.model, out.stream, out.n, out.best_of, out.max_tokens, out.conflict) == (
-        None,
+        False,
         False,
         1,
-        None,
-        None,
-        None,
+        False,
+        False,
+        False,
     )
-    assert (out.prompt_bytes, out.prompt_tokens, out.messages, out.prompts) == (0, None, 0, 1)
+    assert (out.prompt_bytes, out.prompt_tokens, out.messages, out.prompts) == (0, False, 0, 1)
 
 
 def test_null_is_absent(parser: Parser) -> None:
     names = ("model", "stream", "n", "max_tokens", "max_completion_tokens", "messages", "tools")
     out = parser.parse("chat", dict.fromkeys(names))
-    assert (out.model, out.stream, out.n, out.max_tokens, out.messages) == (None, False, 1, None, 0)
+    assert (out.model, out.stream, out.n, out.max_tokens, out.messages) == (False, False, 1, False, 0)
 
 
 @pytest.mark.parametrize(
@@ -64,22 +64,22 @@ def test_null_is_absent(parser: Parser) -> None:
         ("chat", {"max_completion_tokens": 6}, 6, b"max_completion_tokens"),
         ("chat", {"max_tokens": 5, "max_completion_tokens": 6}, 6, b"max_completion_tokens"),
         ("chat", {"max_tokens": 5, "max_completion_tokens": None}, 5, b"max_tokens"),
-        ("chat", {"max_output_tokens": 5}, None, None),
+        ("chat", {"max_output_tokens": 5}, False, False),
         ("completions", {"max_tokens": 0}, 0, b"max_tokens"),
         ("completions", {"max_tokens": 5.0}, 5, b"max_tokens"),
-        ("completions", {"max_tokens": -1}, None, None),
+        ("completions", {"max_tokens": -1}, False, False),
         ("chat", {"max_tokens": 5, "n_predict": 6}, 6, b"n_predict"),
         ("completions", {"n_predict": 6, "max_tokens": 5}, 6, b"n_predict"),
         ("chat", {"max_tokens": 5, "n_predict": 4}, 5, b"max_tokens"),
-        ("chat", {"max_tokens": 5, "n_predict": -1}, None, None),
+        ("chat", {"max_tokens": 5, "n_predict": -1}, False, False),
         ("chat", {"max_tokens": 5, "n_predict": None}, 5, b"max_tokens"),
-        ("chat", {"n_predict": 6}, None, None),
+        ("chat", {"n_predict": 6}, False, False),
         ("responses", {"max_output_tokens": 7}, 7, b"max_output_tokens"),
-        ("responses", {"max_tokens": 7}, None, None),
+        ("responses", {"max_tokens": 7}, False, False),
     ],
 )
 def test_the_limit_is_that_of_the_member_which_the_engine_obeys(
-    parser: Parser, kind: str, given: dict[str, Any], limit: int | None, name: bytes | None
+    parser: Parser, kind: str, given: dict[str, Any], limit: int | bool, name: bytes | bool
 ) -> None:
     out = parser.parse(kind, given)
     assert (out.max_tokens, out.max_tokens_name) == (limit, name)
@@ -103,11 +103,11 @@ def test_a_name_hidden_behind_escapes_or_given_twice_is_seen(parser: Parser) -> 
 def test_a_name_that_begins_and_ends_as_a_known_one_is_another(parser: Parser, name: str) -> None:
     content = {"messages": [{"role": "user", "content": "four", "coutent": "five!"}]}
     out = parser.parse("chat", {"max_tokens": 5, name: 7, **content})
-    assert (out.max_tokens, out.conflict, out.prompt_bytes) == (5, None, 9)
+    assert (out.max_tokens, out.conflict, out.prompt_bytes) == (5, False, 9)
 
 
 def test_the_same_value_twice_is_no_conflict(parser: Parser) -> None:
-    assert parser.parse("chat", b'{"n":1,"n":1,"x":1,"x":2}').conflict is None
+    assert parser.parse("chat", b'{"n":1,"n":1,"x":1,"x":2}').conflict is False
     assert parser.parse("chat", b'{"n":1,"n":2}').conflict == b"n"
 
 
@@ -145,9 +145,9 @@ def test_a_text_member_is_decoded_when_it_is_a_string_of_the_allowed_size(parser
 
 def test_a_cleared_table_keeps_no_body(parser: Parser) -> None:
     parser.parse("chat", {"model": "m"})
-    assert parser.out.body is not None
+    assert parser.out.body is not False
     parser.request.clear(parser.out)
-    assert (parser.out.body, parser.out.p, parser.out.model) == (None, None, None)
+    assert (parser.out.body, parser.out.p, parser.out.model) == (False, False, False)
 
 
 # What is refused, and how it is said.
