@@ -78,7 +78,7 @@ function _M.read(r, settings)
   if UNDERSTOOD[r.kind] and r.parsed.kind and settings.sessions.prefixes then
     r.blocks = r.parsed.tally.blocks
   end
-  return pin(r)
+  pin(r)
 end
 
 --- The name of a model that the pinned backend of a request serves, and that its key may ask for; or nil.

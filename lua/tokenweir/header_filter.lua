@@ -12,10 +12,13 @@ local upstream_log = require "tokenweir.upstream_log"
 local ngx = ngx
 local now_ms = clock.ms
 local settings = state.settings
-local ceil, floor = math.ceil, math.floor
+local ceil, floor, min = math.ceil, math.floor, math.min
 local find, lower = string.find, string.lower
+local set_whole = require("tokenweir.variable").set_whole
 
 local EVENTS = "text/event-stream"
+--- No figure that is told is more.
+local MOST = 2 ^ 31 - 1
 
 local _M = {}
 
@@ -87,10 +90,10 @@ local function tell(r)
     ngx.header["X-Tokenweir-Degraded"] = degraded
   end
   if shown.predicted_tokens and r.mean then
-    var.tw_predicted = ceil(r.mean * r.n)
+    set_whole("tw_predicted", min(ceil(r.mean * r.n), MOST))
   end
   if shown.wait_ms then
-    var.tw_wait = floor(r.wait_ms)
+    set_whole("tw_wait", min(floor(r.wait_ms), MOST))
   end
 end
 

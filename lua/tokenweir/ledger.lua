@@ -255,7 +255,7 @@ function _M.release(r)
     return false
   end
   forget_unseen(r)
-  return load.release(scoreboard.own().load[r.place], r)
+  return (load.release(scoreboard.own().load[r.place], r))
 end
 
 --- The client left, but the engine may run the request on: what it holds stays reserved until telemetry shows the

@@ -6,12 +6,14 @@ require "resty.core.var"  -- declares the functions that do it
 local C = ffi.C
 local ngx, tonumber = ngx, tonumber
 local get_request = base.get_request
+local tobit = require("bit").tobit
 
 local LONGEST_NAME, LONGEST_PROBLEM = 64, 256
 
 local value, length = ffi.new("unsigned char *[1]"), ffi.new("size_t[1]")
 local lowercase, problem = ffi.new("unsigned char[?]", LONGEST_NAME), ffi.new("unsigned char[?]", LONGEST_PROBLEM)
 local reason = ffi.new("char *[1]")
+local digits = require("string.buffer").new()
 
 local _M = {}
 
@@ -36,6 +38,14 @@ end
 function _M.set_bytes(name, p, n)
   length[0] = LONGEST_PROBLEM
   C.ngx_http_lua_ffi_var_set(get_request(), name, #name, lowercase, p, n, problem, length)
+end
+local set_bytes = _M.set_bytes
+
+--- Gives it a whole number, 0 to 2^31 - 1.
+function _M.set_whole(name, x)
+  digits:reset()
+  digits:put(tobit(x))
+  set_bytes(name, digits:ref())
 end
 
 return _M

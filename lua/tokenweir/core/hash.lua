@@ -58,11 +58,11 @@ local function choose(old, new, ones)
 end
 
 local function with_word(hash, word, ones)
-  return choose(hash, rol(bxor(hash, round(0ULL, word)), 27) * P1 + P4, ones)
+  return (choose(hash, rol(bxor(hash, round(0ULL, word)), 27) * P1 + P4, ones))
 end
 
 local function with_byte(hash, byte, ones)
-  return choose(hash, rol(bxor(hash, u64(byte) * P5), 11) * P1, ones)
+  return (choose(hash, rol(bxor(hash, u64(byte) * P5), 11) * P1, ones))
 end
 
 -- What is left behind the stripes: words, a half of one, bytes. All that there could be is reckoned, and what is not

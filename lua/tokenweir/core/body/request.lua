@@ -51,15 +51,15 @@ end
 local on = {}
 
 function on.string(out, at, p, first, last)
-  return prompt.on_string(out.tally, at, p, first, last)
+  prompt.on_string(out.tally, at, p, first, last)
 end
 
 function on.open(out, at, p, first)
-  return prompt.on_open(out.tally, at, p, first)
+  prompt.on_open(out.tally, at, p, first)
 end
 
 function on.count(out, at, count)
-  return prompt.on_count(out.tally, at, count)
+  prompt.on_count(out.tally, at, count)
 end
 
 function on.member(out, at, _, name, first)

@@ -40,7 +40,7 @@ _M.LONGEST_NAME = LONGEST_NAME
 --- What tells a member's name in `[first, last)` from the others that are known beside it: its size, its first two
 -- bytes and its last. The quotes around it may be read too.
 local function key_of(p, first, last)
-  return bor(lshift(last - first, 24), lshift(p[first], 16), lshift(p[first + 1], 8), p[last - 1])
+  return (bor(lshift(last - first, 24), lshift(p[first], 16), lshift(p[first + 1], 8), p[last - 1]))
 end
 _M.key_of = key_of
 

@@ -65,7 +65,7 @@ local function space_end(p, i)
   if c == 32 and p[i + 1] > 32 then
     return i + 1
   end
-  return skip_spaces(p, i)
+  return (skip_spaces(p, i))
 end
 _M.space_end = space_end
 

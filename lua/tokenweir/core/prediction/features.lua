@@ -164,9 +164,9 @@ local function id_of(p, first, last)
     return 0
   end
   if size <= 2 * HASHED then
-    return identity(p, first, last, 0)
+    return (identity(p, first, last, 0))
   end
-  return identity(p, last - HASHED, last, identity(p, first, first + HASHED, size))
+  return (identity(p, last - HASHED, last, identity(p, first, first + HASHED, size)))
 end
 
 --- What running figures need to know of a request; all of it costs about a microsecond.
