@@ -27,9 +27,24 @@ local variant = require "tokenweir.variant"
 local waiting = require "tokenweir.waiting"
 
 local ngx = ngx
+local admit = limits.admit
+local allows, are_keys_wanted, check_key, priority_of = auth.allows, auth.wanted, auth.check, auth.priority
+local arrive = scoreboard.arrive
+local check_breaker = breaker.check
+local check_quarantine = quarantine.check
+local control_of, current = state.control, state.current
+local deadline_of, is_apart = deadline.of, deadline.apart
+local does_somebody_wait, held_for_others = waiting.somebody, waiting.held
+local forget_body, take_context = request_context.forget_body, request_context.take
+local identify, note_session = sessions.identify, sessions.served
+local pick_and_take = pick.pick_and_take
+local predict = prediction.fill
+local read_affinity = affinity.read
+local read_body, rewrite_body = body.read, body.rewrite
+local read_variant = variant.read
 local variable, set_bytes = variables.get, variables.set_bytes
 local get_method = ngx.req.get_method
-local new_id = request_id.next
+local ID_SIZE, new_id = request_id.SIZE, request_id.next
 local now_ms = clock.ms
 local ceil = math.ceil
 local lower = string.lower
@@ -94,14 +109,14 @@ end
 -- The model that the request goes to: what it names, else the configured one, else the only one there is.
 local function resolve(r, known, key)
   local asked = r.parsed.model or r.form and r.form.model
-  local name = asked or r.pin and affinity.model_of(known, r, key, auth.allows) or models.default(known)
+  local name = asked or r.pin and affinity.model_of(known, r, key, allows) or models.default(known)
   if not name then
     return errors.send(400, "model_required",
       "The request names no model, and none is configured for it (paths, default_model). "
       .. models.listing(known, key), "model")
   end
   local pool = known.fleet.models[name]
-  if not pool or not auth.allows(key, name, pool.name) then
+  if not pool or not allows(key, name, pool.name) then
     return models.refuse(known, key, name, pool)
   end
   r.pool, r.model = pool, pool.name
@@ -122,10 +137,10 @@ end
 
 -- Chooses a backend, or waits for room. Nobody comes to wait for a backend that is not there.
 local function choose(r, known, now)
-  if waiting.somebody(r.pool, now) and pick.reachable(known, r, now) then
+  if does_somebody_wait(r.pool, now) and pick.reachable(known, r, now) then
     return waiting.wait(r, known, now, "full")
   end
-  local index, reason, retry_at = pick.pick_and_take(known, r, now, waiting.held(r.pool, now))
+  local index, reason, retry_at = pick_and_take(known, r, now, held_for_others(r.pool, now))
   if index then
     return known
   elseif reason == "full" then
@@ -141,7 +156,7 @@ end
 
 -- The usual location knows its upstream; what is not usual goes on in another.
 local function go_apart(r, target, var)
-  local apart = target.apart or target.closes or deadline.apart(r)
+  local apart = target.apart or target.closes or is_apart(r)
   var.tw_upstream = (target.tls and "https://" or "http://") .. (apart and "tokenweir_apart" or "tokenweir")
   var.tw_connection = apart and "close" or ""
   if target.tls then
@@ -157,10 +172,10 @@ local function set_variables(r, known)
   var.tw_host = target.authority
   if target.wants_key then
     var.tw_authorization = target.authorization or ""
-  elseif auth.wanted(known.settings) then
+  elseif are_keys_wanted(known.settings) then
     var.tw_authorization = ""
   end
-  if target.tls or target.closes or deadline.apart(r) then
+  if target.tls or target.closes or is_apart(r) then
     return go_apart(r, target, var)
   end
 end
@@ -168,56 +183,56 @@ end
 --- Handles a request below /v1/.
 function _M.run()
   local now = now_ms()
-  local r = request_context.take(now)
+  local r = take_context(now)
   ngx.ctx = r
-  set_bytes("tw_new_id", new_id(), request_id.SIZE)
+  set_bytes("tw_new_id", new_id(), ID_SIZE)
   local kind, usual = kind_of()
-  local known = state.current(now)
+  local known = current(now)
   local settings = known.settings
   if not settings or not known.fleet then
     return errors.starting()
   end
-  local key = auth.check(settings)
+  local key = check_key(settings)
   r.key = key or false
-  r.priority = auth.priority(key, header("http_x_priority", usual))
-  local most = deadline.of(settings, key)
+  r.priority = priority_of(key, header("http_x_priority", usual))
+  local most = deadline_of(settings, key)
   if most then
     r.deadline = now + most
   end
   r.kind = kind
-  body.read(r)
-  affinity.read(r, settings)
+  read_body(r)
+  read_affinity(r, settings)
   resolve(r, known, key)
-  scoreboard.arrive(r.pool.place)
-  sessions.identify(r, settings, header("http_x_session_id", usual))
-  variant.read(r, known.fleet, header("http_x_precision", usual))
-  local control = state.control(known, r.pool)
-  breaker.check(r, control, settings, now)
-  quarantine.check(r, now)
+  arrive(r.pool.place)
+  identify(r, settings, header("http_x_session_id", usual))
+  read_variant(r, known.fleet, header("http_x_precision", usual))
+  local control = control_of(known, r.pool)
+  check_breaker(r, control, settings, now)
+  check_quarantine(r, now)
   if control.burst then
     shorten(r, known)
   end
-  prediction.fill(r, known)
+  predict(r, known)
   if key and key.limited then
-    limits.admit(r, key, r.prompt + ceil(r.mean) * r.n)
+    admit(r, key, r.prompt + ceil(r.mean) * r.n)
   end
   -- Reading the body may have taken a while.
   now = now_ms()
-  known = choose(r, state.current(now), now)
+  known = choose(r, current(now), now)
   r.wait_ms = now_ms() - now
   if settings.predictor.small_model and r.session and not sessions.known(r, settings, now) then
     second_opinion.ask(r, settings)
   end
-  sessions.served(r, settings, now)
+  note_session(r, settings, now)
   if r.moved_from then
     transfer.bring(r, known)
   end
   if r.parsed.kind then
-    body.rewrite(r, r.upstream, r.kind ~= "other")
+    rewrite_body(r, r.upstream, r.kind ~= "other")
   elseif r.form then
     body.rewrite_form(r, r.upstream)
   end
-  request_context.forget_body(r)
+  forget_body(r)
   set_variables(r, known)
 end
 

@@ -15,6 +15,10 @@ local stay = require "tokenweir.core.policy.stay"
 local bit = require "bit"
 local ffi = require "ffi"
 local dict = ngx.shared.tokenweir_documents
+local add = metrics.add
+local known_sessions, shared_memory = region.known_sessions, region.cache
+local locate, note_end, note_served, reckon = core.locate, core.ended, core.served, core.reckon
+local path_of = path.of
 local int32 = ffi.typeof("int32_t")
 local knows = require("tokenweir.core.sessions.known_sessions").knows
 local match = string.match
@@ -55,7 +59,7 @@ local function response_of(r)
   if r.kind == "responses" then
     return r.parsed.kind and text(r.parsed, "previous_response_id", LONGEST_ID)
   elseif r.kind == "other" then
-    return match(path.of(variable("request_uri")), "^/v1/responses/([^/]+)")
+    return match(path_of(variable("request_uri")), "^/v1/responses/([^/]+)")
   end
 end
 
@@ -66,7 +70,7 @@ local function pin(r)
     return
   end
   local a, b = response_key(id)
-  local memory = region.cache()
+  local memory = shared_memory()
   local known = session_table.find(memory.sessions, a, b)
   if known and known.place[0] >= 0 and cache_memory.same_backend(memory, known.place[0], known.stamp[0]) then
     r.pin = known.place[0]
@@ -100,7 +104,7 @@ function _M.made(r, id, now)
     return
   end
   local a, b = response_key(id)
-  local memory = region.cache()
+  local memory = shared_memory()
   local known = session_table.obtain(memory.sessions, a, b, now)
   session_table.serve(known, r.place)
   known.stamp[0] = cache_memory.stamp(memory, r.place)
@@ -114,14 +118,14 @@ function _M.locate(known, r, now)
     r.pinned = i > 0 and r.pool.upstream_of[i] ~= nil and r.pin or false
   elseif on(known.settings) then
     local how = known.settings.sessions
-    local elsewhere = r.session and knows(region.known_sessions(), r.session, r.session_set, now, how.memory_ms)
-    core.locate(region.cache(), rings, known.fleet, r, now, how.move_ms, elsewhere)
+    local elsewhere = r.session and knows(known_sessions(), r.session, r.session_set, now, how.memory_ms)
+    locate(shared_memory(), rings, known.fleet, r, now, how.move_ms, elsewhere)
   end
 end
 
 --- Reckons what the candidates have of its prompt; see `core/sessions/affinity.lua`.
 function _M.reckon(view, r, candidates, count)
-  core.reckon(region.cache(), view, r, candidates, count)
+  reckon(shared_memory(), view, r, candidates, count)
 end
 
 -- How many other gateways there are; looked up now and then, not for each request.
@@ -135,10 +139,10 @@ end
 --- A request got a backend.
 function _M.served(known, r, index, now)
   local how = known.settings.sessions
-  local what, a, b = core.served(region.cache(), known.fleet, r, index, now, how.move_ms,
+  local what, a, b = note_served(shared_memory(), known.fleet, r, index, now, how.move_ms,
     peers_of(now))
   if r.home then
-    metrics.add("session_requests", 1, r.model, r.settled and r.verdict or "new")
+    add("session_requests", 1, r.model, r.settled and r.verdict or "new")
   end
   if what == "move" then
     moves.tell(a, b, r.backend, r.reckoned, moves.SESSION)
@@ -153,12 +157,12 @@ function _M.ended(r, outcome, prompt, output, cached, now)
     return
   end
   prompt = prompt or r.prompt
-  core.ended(region.cache(), r, r.place, prompt, output or 0, cached, now)
-  metrics.add("cached_prompt_tokens_reckoned", r.reckoned, r.model)
+  note_end(shared_memory(), r, r.place, prompt, output or 0, cached, now)
+  add("cached_prompt_tokens_reckoned", r.reckoned, r.model)
   if cached then
-    metrics.add("cached_prompt_tokens", cached, r.model)
+    add("cached_prompt_tokens", cached, r.model)
     if r.brought then
-      metrics.add("kv_transfer_found_tokens", min(r.brought, max(0, cached - r.reckoned)), r.model)
+      add("kv_transfer_found_tokens", min(r.brought, max(0, cached - r.reckoned)), r.model)
     end
   end
 end
@@ -166,7 +170,7 @@ end
 --- Follows the fleet; whenever a snapshot was applied.
 function _M.follow(known)
   local fleet = known.fleet
-  cache_memory.follow(region.cache(), fleet)
+  cache_memory.follow(shared_memory(), fleet)
   if on(known.settings) then
     for _, pool in pairs(fleet.models) do
       rings_of.ring_of(rings, fleet, pool)
@@ -195,12 +199,12 @@ function _M.watch(known, now)
       everyone[i] = i
     end
   end
-  core.watch(region.cache(), ledger.view(known, everyone, everyone_count, now), everyone, everyone_count, stay.use)
+  core.watch(shared_memory(), ledger.view(known, everyone, everyone_count, now), everyone, everyone_count, stay.use)
 end
 
 --- @return number of sessions remembered, and of those that live away from the ring now
 function _M.count(now)
-  return session_table.count(region.cache().sessions, now)
+  return session_table.count(shared_memory().sessions, now)
 end
 
 return _M

@@ -16,6 +16,9 @@ local request = require "tokenweir.core.body.request"
 local splice = require "tokenweir.core.json.splice"
 
 local ngx = ngx
+local bytes_in_memory = body_bytes.get
+local parse_bytes = request.parse_bytes
+local read_all, read_all_of_stream = body_rate.read, body_rate.read_stream
 local variable = require("tokenweir.variable").get
 local discard_body, get_method, http_version = ngx.req.discard_body, ngx.req.get_method, ngx.req.http_version
 local get_body_data, get_body_file = ngx.req.get_body_data, ngx.req.get_body_file
@@ -139,13 +142,13 @@ end
 --- Reads the whole body and parses what is JSON into `r.parsed`. A bad one ends the request.
 function _M.read(r)
   if http_version() ~= 2 then
-    body_rate.read(r)
+    read_all(r)
   elseif has_none() then
     return
   else
-    body_rate.read_stream(r)
+    read_all_of_stream(r)
   end
-  local p, size = body_bytes.get()
+  local p, size = bytes_in_memory()
   local path = not p and get_body_file()
   if r.kind == "other" then
     if not path and (not p or size == 0) then
@@ -157,7 +160,7 @@ function _M.read(r)
   if path then
     return adopt(r, inspect("inspect", path, r.kind), path)
   end
-  local ok, code, message, param = request.parse_bytes(r.kind, p or EMPTY, size or 0, r.parsed, MOST_VALUES)
+  local ok, code, message, param = parse_bytes(r.kind, p or EMPTY, size or 0, r.parsed, MOST_VALUES)
   if ok == false then
     return adopt(r, inspect("inspect_text", get_body_data(), r.kind))
   elseif not ok then
@@ -189,8 +192,8 @@ end
 --- Reads it again.
 function _M.take_up(r)
   if request_context.take_up(r) then
-    local p, size = body_bytes.get()
-    request.parse_bytes(r.kind, p or EMPTY, size or 0, r.parsed)
+    local p, size = bytes_in_memory()
+    parse_bytes(r.kind, p or EMPTY, size or 0, r.parsed)
     if r.blocks then
       r.blocks = r.parsed.tally.blocks
     end

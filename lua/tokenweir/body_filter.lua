@@ -17,7 +17,7 @@ local arg = ngx.arg
 local ffi_string = require("ffi").string
 local min = math.min
 local now_ms = clock.ms
-local byte = passive_health.byte
+local byte, note_success = passive_health.byte, passive_health.success
 local first_token, progress = ledger.first_token, ledger.progress
 local made, piece = affinity.made, answer_bytes.get
 local feed_sse, feed_usage = sse.feed_bytes, usage.feed_bytes
@@ -58,7 +58,7 @@ local function count(r, p, size, now)
     first_token(r)
     if r.probe then
       -- A backend on probation that produces has passed; a long answer's end need not be waited for.
-      passive_health.success(r.place, now)
+      note_success(r.place, now)
     end
   end
   progress(r, stream.events * r.tokens_per_event)

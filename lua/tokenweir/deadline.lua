@@ -54,13 +54,14 @@ function _M.reached(r, now)
 end
 
 --- Whether a request's connection to its backend is to be its own.
-function _M.apart(r)
+local function is_apart(r)
   return r.deadline and r.stream
 end
+_M.apart = is_apart
 
 --- In the balancer phase, as the last thing: the socket that nginx makes next is this request's.
 function _M.expect(r)
-  if _M.apart(r) then
+  if is_apart(r) then
     r.watch = { socket = sockets.next_descriptor() }
   end
 end

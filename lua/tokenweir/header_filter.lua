@@ -10,6 +10,11 @@ local state = require "tokenweir.state"
 local upstream_log = require "tokenweir.upstream_log"
 
 local ngx = ngx
+local has_answered = upstream_log.answered
+local note_prefilled = ledger.prefilled
+local put_limits = limits.headers
+local read_plain, read_stream = request_context.read_plain, request_context.read_stream
+local watch = deadline.watch
 local now_ms = clock.ms
 local settings = state.settings
 local ceil, floor, min = math.ceil, math.floor, math.min
@@ -70,9 +75,9 @@ local function listen(r)
     return
   end
   if r.stream and is_stream(ngx.header["Content-Type"] or "") then
-    request_context.read_stream(r)
+    read_stream(r)
   else
-    request_context.read_plain(r)
+    read_plain(r)
   end
   if r.kind == "responses" then
     (r.sse or r.usage).wants_id = true
@@ -102,11 +107,11 @@ function _M.run()
   local r, status = ngx.ctx, ngx.status
   if r.answered then
     if r.limited then
-      limits.headers(r)
+      put_limits(r)
     end
     return
   end
-  if status >= 400 and (not r.backend or r.no_answer or not upstream_log.answered()) then
+  if status >= 400 and (not r.backend or r.no_answer or not has_answered()) then
     own_page(r, status)
   elseif r.backend and (status < 200 or status > 599) then
     -- Bytes without a head (nginx calls that HTTP/0.9), a status that there is not (777), or an interim answer: nginx
@@ -118,21 +123,21 @@ function _M.run()
     -- nginx calls no body filter for an answer that has none.
     r.ended = status == 204 or status == 304 or r.kind == "other" and ngx.var.request_method == "HEAD"
     if r.deadline then
-      deadline.watch(r)
+      watch(r)
     end
     if status == 200 then
       listen(r)
     end
     if not r.sse then
       -- No event will tell that the prompt has been processed; an answer that begins does.
-      ledger.prefilled(r)
+      note_prefilled(r)
     end
   end
   if r.backend then
     tell(r)
   end
   if r.limited then
-    limits.headers(r)
+    put_limits(r)
   end
 end
 

@@ -14,8 +14,11 @@ local lingering = require "tokenweir.lingering"
 local scoreboard = require "tokenweir.scoreboard"
 local step_time = require("tokenweir.core.backend.step_time").of
 
-local add_totals, copy_totals = load.add_totals, load.copy_totals
-local add_buckets, clear_buckets = load.add_buckets, load.clear_buckets
+local live_rows, own_entry = scoreboard.live, scoreboard.own
+local peers_at = region.peers
+local add_buckets, add_totals, clear_buckets = load.add_buckets, load.add_totals, load.clear_buckets
+local copy_totals, note_first_token, note_prefilled = load.copy_totals, load.first_token, load.prefilled
+local note_progress, put_on, take_off = load.progress, load.reserve, load.release
 local ffi_new = require("ffi").new
 local is_exceeded, is_tight = room.is_exceeded, room.is_tight
 local floor, setmetatable = math.floor, setmetatable
@@ -121,8 +124,8 @@ function _M.view(known, candidates, count, now)
   end
   view.now, view.stale = now, known.stale
   local _
-  rows, _, row_count = scoreboard.live()
-  peers = region.peers(now)
+  rows, _, row_count = live_rows()
+  peers = peers_at(now)
   turn = turn + 1
   if count > view.settings.score_all_up_to then
     view.load = when_asked
@@ -139,7 +142,7 @@ end
 
 --- @return number of sequences that this gateway has in flight at one place
 function _M.count(place)
-  local live, _, count = scoreboard.live()
+  local live, _, count = live_rows()
   local n = 0
   for k = 1, count do
     n = n + live[k][place].n
@@ -152,7 +155,7 @@ end
 -- @return tw_load the same
 function _M.sum(into, place)
   load.clear(into)
-  local live, _, count = scoreboard.live()
+  local live, _, count = live_rows()
   for k = 1, count do
     load.add(into, live[k][place])
   end
@@ -163,9 +166,9 @@ end
 -- @param r table, see `core/backend/load.lua`; `r.stream` tells whether its progress will be seen. Written besides:
 --   `place`, `reserved_at`
 -- @param index of the backend in `known_fleet`
-function _M.reserve(r, known_fleet, index, now)
-  local own, place = scoreboard.own(), known_fleet.place[index]
-  if not load.reserve(own.load[place], r) then
+local function reserve(r, known_fleet, index, now)
+  local own, place = own_entry(), known_fleet.place[index]
+  if not put_on(own.load[place], r) then
     return false
   end
   r.place, r.reserved_at = place, now
@@ -179,6 +182,7 @@ function _M.reserve(r, known_fleet, index, now)
   end
   return true
 end
+_M.reserve = reserve
 
 --- Reserves a request on the backend that was picked from the last view. Another worker may have picked the same at
 -- the same moment: where that is more than the backend takes, the place is given back, and whoever waits looks again.
@@ -188,7 +192,7 @@ function _M.claim(r, known_fleet, index, now)
   r.reckoned = view.credit[known_fleet.place[index]]
   local seen, after = total(nil, index), afterwards[0]
   local tight = is_tight(view, index, r)
-  _M.reserve(r, known_fleet, index, now)
+  reserve(r, known_fleet, index, now)
   if not tight then
     return true
   end
@@ -205,35 +209,35 @@ end
 --- The first byte of a stream came.
 function _M.first_token(r)
   if r.reserved then
-    load.first_token(scoreboard.own().load[r.place], r)
+    note_first_token(own_entry().load[r.place], r)
   end
 end
 
 --- The request's backend was brought so much of its prompt's cache.
 function _M.brought(r, cached)
   if r.reserved then
-    load.brought(scoreboard.own().load[r.place], r, cached)
+    load.brought(own_entry().load[r.place], r, cached)
   end
 end
 
 --- An answer began of which no first token will be seen.
 function _M.prefilled(r)
   if r.reserved then
-    load.prefilled(scoreboard.own().load[r.place], r)
+    note_prefilled(own_entry().load[r.place], r)
   end
 end
 
 --- The request has produced so many tokens until now.
 function _M.progress(r, tokens)
   if r.reserved then
-    load.progress(scoreboard.own().load[r.place], r, tokens)
+    note_progress(own_entry().load[r.place], r, tokens)
   end
 end
 
 --- The prediction of the request has changed.
 function _M.refine(r)
   if r.reserved then
-    load.refine(scoreboard.own().load[r.place], r)
+    load.refine(own_entry().load[r.place], r)
   end
 end
 
@@ -255,7 +259,7 @@ function _M.release(r)
     return false
   end
   forget_unseen(r)
-  return (load.release(scoreboard.own().load[r.place], r))
+  return (take_off(own_entry().load[r.place], r))
 end
 
 --- The client left, but the engine may run the request on: what it holds stays reserved until telemetry shows the
@@ -266,7 +270,7 @@ function _M.linger(r, until_ms, now)
     return false
   end
   forget_unseen(r)
-  return lingering.keep(scoreboard.own().load[r.place], r, until_ms, now)
+  return lingering.keep(own_entry().load[r.place], r, until_ms, now)
 end
 
 --- The tokens that a request which does not stream has probably produced: what is left of its time after the prefill,
@@ -297,7 +301,7 @@ function _M.advance(known, now)
     if i then
       local tokens = estimate(r, known.fleet, i, now)
       if tokens > 0 then
-        load.progress(scoreboard.own().load[r.place], r, tokens)
+        note_progress(own_entry().load[r.place], r, tokens)
       end
     end
   end

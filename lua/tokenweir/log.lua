@@ -21,6 +21,16 @@ local variables = require "tokenweir.variable"
 local waiting = require "tokenweir.waiting"
 
 local ngx = ngx
+local conclude = outcome_of.conclude
+local count_request = metrics.request
+local forget_deadline = deadline.forget
+local give_context = request_context.give
+local learn = prediction.learn
+local leave, wake, will_wake = waiting.leave, waiting.wake, waiting.will_wake
+local note_caches = affinity.ended
+local release = ledger.release
+local settle = limits.settle
+local tokens_of, write_record = completion.tokens, completion.write
 local encode, tell = json_string.encode, access_json.write
 local sub = string.sub
 local variable, bytes_of, set_bytes = variables.get, variables.bytes, variables.set_bytes
@@ -43,15 +53,15 @@ local function runs_on(r)
 end
 
 local function free(r, outcome, now)
-  waiting.will_wake()
+  will_wake()
   if outcome == "client_gone" and runs_on(r) then
     local target = r.target
     local needed = target.prefill * r.prompt + target.step * (r.q90 or r.mean or 0)
     ledger.linger(r, r.reserved_at + MARGIN * needed, now)
   else
-    ledger.release(r)
+    release(r)
   end
-  waiting.wake(now)
+  wake(now)
 end
 
 -- Finds the id; returns its size.
@@ -74,9 +84,9 @@ end
 -- A request that never had a backend.
 local function unserved(r, status, now)
   local outcome = status == 499 and "client_gone" or "refused"
-  metrics.request(r.model or "", "", outcome, status, nil, nil, nil, nil, now - r.arrived)
+  count_request(r.model or "", "", outcome, status, nil, nil, nil, nil, now - r.arrived)
   if r.limited then
-    limits.settle(r, 0)
+    settle(r, 0)
   end
   write_line(r, find_id(), outcome)
 end
@@ -103,7 +113,7 @@ local function served(r, status, now)
   if r.fallback then
     metrics.add("degraded", 1, r.model, "fallback-model")
   end
-  local outcome = outcome_of.conclude(r, status, now)
+  local outcome = conclude(r, status, now)
   if r.engine_error == "out_of_memory" then
     passive_health.exhausted(r.place, now)
   end
@@ -111,20 +121,20 @@ local function served(r, status, now)
   if not r.ended then
     finish_early(r)
   end
-  local output, source, prompt, cached = completion.tokens(r)
+  local output, source, prompt, cached = tokens_of(r)
   local first = r.first_token or r.first_byte
-  metrics.request(r.model, r.backend, outcome, status, prompt, output, r.wait_ms, first and first - r.arrived,
+  count_request(r.model, r.backend, outcome, status, prompt, output, r.wait_ms, first and first - r.arrived,
     now - r.arrived)
   if r.limited then
-    limits.settle(r, charge(r, outcome, prompt, output))
+    settle(r, charge(r, outcome, prompt, output))
   end
-  prediction.learn(r, outcome, output, prompt, now)
+  learn(r, outcome, output, prompt, now)
   if r.usage and r.usage.id then
     affinity.made(r, r.usage.id, now)
   end
-  affinity.ended(r, outcome, prompt, output, cached, now)
+  note_caches(r, outcome, prompt, output, cached, now)
   local id_size = find_id()
-  completion.write(r, id, id_size, status, outcome, output, source, prompt, cached, now)
+  write_record(r, id, id_size, status, outcome, output, source, prompt, cached, now)
   write_line(r, id_size, outcome, output, prompt)
 end
 
@@ -142,9 +152,9 @@ function _M.run()
     end
   end
   local status, now = ngx.status, now_ms()
-  waiting.leave(r)
+  leave(r)
   if r.deadline then
-    deadline.forget(r)
+    forget_deadline(r)
   end
   if r.body_file then
     body.discard(r)
@@ -154,7 +164,7 @@ function _M.run()
   else
     unserved(r, status, now)
   end
-  request_context.give(r)
+  give_context(r)
 end
 
 return _M

@@ -7,6 +7,8 @@ local quarantine = require "tokenweir.quarantine"
 local state = require "tokenweir.state"
 local upstream_log = require "tokenweir.upstream_log"
 
+local is_failure = health.counts
+local note_success = passive_health.success
 local CLIENT_GONE = 499
 -- A client that reads nothing is given up after nginx's `send_timeout`, and no byte of the backend's comes before that.
 local READS_MS = 55000
@@ -39,7 +41,7 @@ local function of_answer(r, now)
     return "client_gone"
   end
   local status = r.header
-  if health.counts(status) then
+  if is_failure(status) then
     return "upstream_error", "status"
   elseif status >= 500 then
     return "upstream_error", health.refuses(status) and "refusal" or nil
@@ -87,7 +89,7 @@ function _M.conclude(r, status, now)
     outcome, sign = of_none(r, status, now)
   end
   if sign == "success" then
-    passive_health.success(r.place, now)
+    note_success(r.place, now)
   elseif sign == "refusal" or sign == "error" then
     -- A request may be the cause, so that alone ejects nobody; but a backend that only errs must not look empty.
     passive_health.refusal(r.place, now)

@@ -10,6 +10,9 @@ local region = require "tokenweir.region"
 local state = require "tokenweir.state"
 local targets = require "tokenweir.targets"
 
+local current = state.current
+local note_byte, note_success, take_probe = health.byte, health.success, health.probe
+local health_rows = region.health
 local now_ms = clock.ms
 local CAUSES = health.CAUSES
 local EJECTED, HALF_OPEN, PROBING = health.EJECTED, health.HALF_OPEN, health.PROBING
@@ -24,26 +27,26 @@ local _M = {}
 local row = load.new(0)
 
 local function settings()
-  local known = state.current(now_ms())
+  local known = current(now_ms())
   return known.settings and known.settings.health or health.DEFAULTS
 end
 
 --- A request was answered.
 -- @return boolean whether the backend came back by it
 function _M.success(place, now)
-  return health.success(region.health()[place], now)
+  return note_success(health_rows()[place], now)
 end
 
 --- A request was refused by the backend itself (`core/backend/health.refuses` tells which statuses do that).
 function _M.refusal(place, now)
-  health.refusal(region.health()[place], now)
+  health.refusal(health_rows()[place], now)
 end
 
 --- A request failed by the backend's fault (`core/backend/health.counts` tells which statuses are).
 -- @param why `connect`, `status`, `broke` or `hang`
 -- @return boolean whether the backend was ejected by it
 function _M.failure(place, why, now)
-  local ejected = health.failure(region.health()[place], now, CAUSES[why], settings())
+  local ejected = health.failure(health_rows()[place], now, CAUSES[why], settings())
   if ejected then
     metrics.ejection(numbering.backend_at(place) or "", why)
   end
@@ -52,7 +55,7 @@ end
 
 --- The backend's engine says that it is out of memory.
 function _M.exhausted(place, now)
-  if health.exhausted(region.health()[place], now, settings()) then
+  if health.exhausted(health_rows()[place], now, settings()) then
     metrics.ejection(numbering.backend_at(place) or "", "memory")
   end
 end
@@ -60,32 +63,32 @@ end
 --- Bytes of an answer came.
 -- @param since ms since the stream's bytes before; nil for the first
 function _M.byte(place, now, since)
-  return health.byte(region.health()[place], now, since)
+  return note_byte(health_rows()[place], now, since)
 end
 
 --- To be called when a request is sent: takes the lease of the probe where the backend is half-open.
 -- @return boolean whether this request is the probe
 function _M.probe(place, now)
-  return health.probe(region.health()[place], now, settings())
+  return take_probe(health_rows()[place], now, settings())
 end
 
 --- To be called before that for a backend that an old snapshot says is out, or of which nothing is known but that it
 -- did not answer the sidecar in time.
 -- @param since ms, from when on a sign of life disproves that
 function _M.doubt(place, since, now)
-  health.doubt(region.health()[place], since, now)
+  health.doubt(health_rows()[place], since, now)
 end
 
 --- A probe ended and told nothing: the next may go.
 function _M.abandon(place, now)
-  health.abandon(region.health()[place], now)
+  health.abandon(health_rows()[place], now)
 end
 
 --- Backends that are out. One that may be probed is not: the sidecar must count on it again, or a model's requests
 -- would all stay with its fallback, and none of them would be the probe.
 -- @return table id -> why
 function _M.ejected(known, now)
-  local list, rows = {}, region.health()
+  local list, rows = {}, health_rows()
   local fleet = known.fleet
   for i = 1, fleet and fleet.size or 0 do
     local h = rows[fleet.place[i]]
@@ -101,7 +104,7 @@ end
 --- Backends that were out and that one request at a time tries again, until one is answered.
 -- @return table id -> why they had been out
 function _M.tried(known, now)
-  local list, rows = {}, region.health()
+  local list, rows = {}, health_rows()
   local fleet = known.fleet
   for i = 1, fleet and fleet.size or 0 do
     local h = rows[fleet.place[i]]
@@ -115,7 +118,7 @@ end
 
 --- Ejects what hangs; from the timer of one worker.
 function _M.watch(known, now)
-  local fleet, rows = known.fleet, region.health()
+  local fleet, rows = known.fleet, health_rows()
   local how = known.settings and known.settings.health or health.DEFAULTS
   for i = 1, fleet and fleet.size or 0 do
     local place = fleet.place[i]

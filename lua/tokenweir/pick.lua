@@ -15,7 +15,10 @@ local state = require "tokenweir.state"
 local targets = require "tokenweir.targets"
 local transfer = require "tokenweir.transfer"
 
-local claim = ledger.claim
+local health_rows = region.health
+local locate, note_served, reckon = affinity.locate, affinity.served, affinity.reckon
+local take_probe = passive_health.probe
+local claim, view_of = ledger.claim, ledger.view
 local control_of = state.control
 local filter = eligible.filter
 local release_rate, soonest = room.release_rate, room.soonest
@@ -58,7 +61,7 @@ end
 -- Sets what does not depend on the request; returns the policy that decides.
 local function prepare_query(known, now)
   local served = serving(get_policy(known.policy), known.stale)
-  query.now, query.stale, query.health = now, known.stale, region.health()
+  query.now, query.stale, query.health = now, known.stale, health_rows()
   query.settings = known.thresholds
   query.by_turn = served.by_turn
   return served
@@ -102,8 +105,8 @@ local function attempt(known, r, now, served, role, precision)
     return nil, "full"
   end
   local all = count + (spare or 0)
-  local view = ledger.view(known, candidates, all, now)
-  affinity.reckon(view, r, candidates, all)
+  local view = view_of(known, candidates, all, now)
+  reckon(view, r, candidates, all)
   local how = known.settings.sessions.transfer
   view.transfer = how.adapter ~= "none" and r.home and can_ask(r) and how or nil
   local index, reason = among(served, view, r, candidates, count, spare)
@@ -119,9 +122,9 @@ end
 --   take it unchanged
 -- @param apart place of a backend that is held for another request, or nil
 -- @return index in the fleet; or nil and "full" (wait), "ejected" (and when one may be probed, ms), "tried" or "down"
-function _M.pick(known, r, now, apart)
+local function pick(known, r, now, apart)
   local served = prepare_query(known, now)
-  affinity.locate(known, r, now)
+  locate(known, r, now)
   prepare_request(r)
   query.apart = apart or false
   local pool, control = r.pool, control_of(known, r.pool)
@@ -144,6 +147,7 @@ function _M.pick(known, r, now, apart)
   end
   return index, reason, retry_at
 end
+_M.pick = pick
 
 --- The place of the backend that will have room for a request soonest.
 -- @param before the place that was named for it the last time, or nil
@@ -163,14 +167,14 @@ function _M.soonest(known, r, now, before)
       kept = candidates[k]
     end
   end
-  local index = soonest(ledger.view(known, candidates, count, now), candidates, count, r, kept)
+  local index = soonest(view_of(known, candidates, count, now), candidates, count, r, kept)
   return index and fleet.place[index]
 end
 
 --- Whether some backend could take a request, were there room for it.
 function _M.reachable(known, r, now)
   prepare_query(known, now)
-  affinity.locate(known, r, now)
+  locate(known, r, now)
   prepare_request(r)
   query.apart, query.role, query.precision = false, false, r.precision or false
   return filter(known.fleet, r.pool, query, candidates) > 0
@@ -186,7 +190,7 @@ function _M.release_rate(known, r, now)
       candidates[count] = pool[k]
     end
   end
-  local view = ledger.view(known, candidates, count, now)
+  local view = view_of(known, candidates, count, now)
   measure(r, usual)
   local sum = 0
   for k = 1, count do
@@ -220,7 +224,7 @@ end
 
 --- Reserves the request on what was picked.
 -- @return boolean: false where another worker has taken the place meanwhile
-function _M.take(known, r, index, now)
+local function take(known, r, index, now)
   local fleet = known.fleet
   if not claim(r, fleet, index, now) then
     return false
@@ -229,22 +233,23 @@ function _M.take(known, r, index, now)
   r.target, r.backend = target, target.id
   r.upstream, r.alternates = r.pool.upstream_of[index], r.pool.alternates[index]
   r.fallback = fleet.role[index] == "fallback"
-  affinity.served(known, r, index, now)
+  note_served(known, r, index, now)
   if fleet.state[index] ~= "ready" then
     local said_at = known.stale and now - known.snapshot_age_ms or now - ALIVE_MS
     passive_health.doubt(target.place, max(0, said_at), now)
   end
-  r.probe = passive_health.probe(target.place, now)
+  r.probe = take_probe(target.place, now)
   return true
 end
+_M.take = take
 
 --- Picks a backend, see `pick`, and reserves the request there.
 function _M.pick_and_take(known, r, now, apart)
   for _ = 1, TRIES do
-    local index, reason, retry_at = _M.pick(known, r, now, apart)
+    local index, reason, retry_at = pick(known, r, now, apart)
     if not index then
       return nil, reason, retry_at
-    elseif _M.take(known, r, index, now) then
+    elseif take(known, r, index, now) then
       return index
     end
   end

@@ -15,6 +15,11 @@ local small_model = require "tokenweir.small_model"
 local state = require "tokenweir.state"
 local words = require "tokenweir.core.prediction.words"
 
+local add = metrics.add
+local estimate_tokens, learn_tokens, raw_tokens = prompt_tokens.estimate, prompt_tokens.learn, prompt_tokens.raw
+local glance, read_features = features.glance, features.read
+local learn, predict = estimator.learn, estimator.predict
+local predict_running = running.predict
 local abs, ceil, max = math.abs, math.ceil, math.max
 local random = math.random
 local copy, text_of = ffi.copy, ffi.string
@@ -124,18 +129,18 @@ local function understand(r, known, parsed)
   if parsed.found then
     adopt_features(parsed)
   elseif fitted or sampled then
-    features.read(parsed, x)
+    read_features(parsed, x)
   else
-    features.glance(parsed, x)
+    glance(parsed, x)
     parsed.prompt_id = 0
   end
-  r.raw_prompt, r.media = prompt_tokens.raw(parsed.estimated_tokens, parsed.messages), parsed.media
-  r.prompt = prompt_tokens.estimate(tokenizer_of(r.model), r.raw_prompt, parsed.media)
+  r.raw_prompt, r.media = raw_tokens(parsed.estimated_tokens, parsed.messages), parsed.media
+  r.prompt = estimate_tokens(tokenizer_of(r.model), r.raw_prompt, parsed.media)
   r.key_id, r.system_id, r.session_id = key_id(r.key), parsed.system_id, session_id(r)
   r.prompt_id = parsed.prompt_id
   r.stats = known.stats and known.stats.models[r.model] or false
   r.prior, r.fitted = prior_of(known.settings, r.model) or false, fitted or false
-  estimator.predict(own, fitted, r)
+  predict(own, fitted, r)
   if sampled then
     keep(r, how)
   end
@@ -156,13 +161,13 @@ function _M.fill(r, known)
       return understand(r, known, parsed)
     end
     local tokens = parsed.prompt_bytes * usual.tokens_per_byte
-    r.prompt = ceil(prompt_tokens.raw(tokens + (parsed.prompt_tokens or 0), parsed.messages)
+    r.prompt = ceil(raw_tokens(tokens + (parsed.prompt_tokens or 0), parsed.messages)
       + prompt_tokens.PER_MEDIUM * parsed.media)
   end
   if r.kind == "embeddings" or not r.stream then
     return of_no_output(r)
   end
-  running.predict(stats, r.max_tokens, r.threshold, prior_of(known.settings, r.model), r)
+  predict_running(stats, r.max_tokens, r.threshold, prior_of(known.settings, r.model), r)
 end
 
 state.on_change(function(name, known)
@@ -188,7 +193,7 @@ end
 -- Which of two things the gateway serves of a model's predictions has changed.
 local function tell_fallback(r)
   local left = estimator.left(own, r.model)
-  metrics.add("predictor_fallbacks", 1, r.model, left and "left" or "returned")
+  add("predictor_fallbacks", 1, r.model, left and "left" or "returned")
   ngx.log(ngx.NOTICE, "tokenweir: model ", r.pool.json, ": ", left
     and "the predictor is worse than its running figures, which are served until it is better again"
     or "the predictor is better than its running figures again, and is served")
@@ -196,9 +201,9 @@ end
 
 local function count(r, output)
   local predicted = r.mean * r.n
-  metrics.add("predicted_output_tokens", predicted, r.model)
-  metrics.add("measured_output_tokens", output, r.model)
-  metrics.add("prediction_error_tokens", abs(predicted - output), r.model)
+  add("predicted_output_tokens", predicted, r.model)
+  add("measured_output_tokens", output, r.model)
+  add("prediction_error_tokens", abs(predicted - output), r.model)
 end
 
 --- Takes how a predicted request ended; in the log phase.
@@ -210,7 +215,7 @@ function _M.learn(r, outcome, output, told, now)
     return
   end
   if told then
-    prompt_tokens.learn(tokenizer_of(r.model), r.raw_prompt, told, r.media)
+    learn_tokens(tokenizer_of(r.model), r.raw_prompt, told, r.media)
   end
   local ending = ending_of(r, outcome)
   if not output or not ending or ending == "cut" and output == 0 then
@@ -219,7 +224,7 @@ function _M.learn(r, outcome, output, told, now)
   if ending ~= "cut" then
     count(r, output)
   end
-  if estimator.learn(own, r.fitted, r, output / r.n, ending, now) then
+  if learn(own, r.fitted, r, output / r.n, ending, now) then
     tell_fallback(r)
   end
   if r.opinion and r.opinion.number and ending == "stop" then

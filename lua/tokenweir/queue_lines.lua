@@ -6,6 +6,7 @@ local queue_memory = require "tokenweir.core.queue.memory"
 local region = require "tokenweir.region"
 local scoreboard = require "tokenweir.scoreboard"
 
+local shared = region.map
 local hear, somebody, tell = gateways.hear, gateways.somebody, gateways.tell
 local huge, min = math.huge, math.min
 local live, own_entry = scoreboard.live, scoreboard.own
@@ -15,9 +16,10 @@ local _M = {}
 
 --- What all workers share of a model's queue.
 -- @return tw_queue
-function _M.queue(model)
-  return region.map().queue[model]
+local function queue_of(model)
+  return shared().queue[model]
 end
+_M.queue = queue_of
 
 --- This worker's line of a model's queue: to be written.
 -- @return tw_line
@@ -43,13 +45,13 @@ end
 
 --- Keeps a backend's place from other models' requests for a moment; the model's own queue knows what it holds.
 function _M.hold(model, place, until_ms)
-  local map = region.map()
+  local map = shared()
   map.held_place, map.held_model, map.held_until = place, model, until_ms
 end
 
 --- @return number the place that is held for another model's first waiter, or nil
 function _M.held(model, now)
-  local map = region.map()
+  local map = shared()
   if map.held_until < now or map.held_model == model then
     return nil
   end
@@ -78,7 +80,7 @@ end
 -- @param order of `known.queue`; @param now, wall: this moment on the monotonic clock and on the wall's, ms
 -- @return front, clock: see `core/queue/gateways.lua`; nil: nothing
 function _M.front(model, order, now, wall)
-  local queue = _M.queue(model)
+  local queue = queue_of(model)
   if order == "score" then
     return nil
   elseif order == "fifo" then
@@ -98,12 +100,12 @@ end
 
 --- What they told.
 function _M.hear(model, front, clock, now)
-  hear(_M.queue(model), front, clock, now)
+  hear(queue_of(model), front, clock, now)
 end
 
 --- @return boolean, whether somebody waits for a model in another gateway
 function _M.somebody_elsewhere(model, now)
-  return somebody(_M.queue(model), now)
+  return somebody(queue_of(model), now)
 end
 
 --- @param class number of the priority class, or nil: of all

@@ -17,6 +17,7 @@ local sockets = require "tokenweir.sockets"
 local cast, fill = ffi.cast, ffi.fill
 local time, tonumber = os.time, tonumber
 
+local LEASE_MS = contract.numbers.lease_ms
 local SIZE, VERSION = layout.SIZE, layout.VERSION
 -- Bytes of the file that are locked; 0 .. WORKERS - 1 are those of the workers' rows.
 local GUARD_BYTE = 1000
@@ -144,7 +145,7 @@ end
 --- What other gateways have in flight, or nil if that is not known by now: facts are leased.
 -- @return tw_load array
 function _M.peers(now)
-  if map.peers_at == 0 or now - map.peers_at > contract.numbers.lease_ms then
+  if map.peers_at == 0 or now - map.peers_at > LEASE_MS then
     return nil
   end
   return peers[map.peers_current]

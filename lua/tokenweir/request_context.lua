@@ -29,6 +29,10 @@ local request = require "tokenweir.core.body.request"
 local sse = require "tokenweir.core.answer.sse"
 local usage = require "tokenweir.core.answer.usage"
 
+local clear, new_request = request.clear, request.new
+local keep_blocks = prefix_blocks.keep
+local new_plain, reset_plain = usage.new, usage.reset
+local new_stream, reset_stream = sse.new, sse.reset
 local collectgarbage = collectgarbage
 
 local MOST_POOLED = 1024
@@ -117,7 +121,7 @@ function _M.take(now)
     r = new()
   end
   r.taken, r.arrived, r.use = true, now, r.use + 1
-  r.parsed = from(parsings, request.new)
+  r.parsed = from(parsings, new_request)
   return r
 end
 
@@ -126,14 +130,14 @@ local streams, plains = { count = 0 }, { count = 0 }
 
 --- Lets a context read a stream of events: `r.sse`.
 function _M.read_stream(r)
-  r.sse = from(streams, sse.new)
-  sse.reset(r.sse)
+  r.sse = from(streams, new_stream)
+  reset_stream(r.sse)
 end
 
 --- Lets a context read a plain answer: `r.usage`.
 function _M.read_plain(r)
-  r.usage = from(plains, usage.new)
-  usage.reset(r.usage)
+  r.usage = from(plains, new_plain)
+  reset_plain(r.usage)
 end
 
 --- Lends what was read of a body to others; `take_up` is to be called before it is looked at again.
@@ -149,7 +153,7 @@ function _M.take_up(r)
   if r.parsed ~= ASIDE then
     return false
   end
-  r.parsed = from(parsings, request.new)
+  r.parsed = from(parsings, new_request)
   count_aside(-1)
   return true
 end
@@ -158,10 +162,10 @@ end
 function _M.forget_body(r)
   local parsed, blocks = r.parsed, r.blocks
   if parsed.kind then
-    request.clear(parsed)
+    clear(parsed)
   end
   if blocks then
-    r.blocks = prefix_blocks.keep(blocks, r.few_blocks)
+    r.blocks = keep_blocks(blocks, r.few_blocks)
     if r.blocks == blocks then
       return
     end
@@ -182,7 +186,7 @@ function _M.give(r)
     count_aside(-1)
   elseif parsed ~= NONE then
     if parsed.kind then
-      request.clear(parsed)
+      clear(parsed)
     end
     give_to(parsings, parsed)
   end

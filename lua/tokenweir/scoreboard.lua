@@ -156,17 +156,18 @@ end
 --- The rows that count.
 -- @return table of tw_load arrays (index 0 .. BACKENDS - 1), table of tw_worker, both valid at 1 .. count; count.
 --   The tables are reused.
-function _M.live()
+local function live()
   if not same(flags, seen_live, WORKERS) then
     ffi.copy(seen_live, flags, WORKERS)
     list_live()
   end
   return rows, row_workers, row_count
 end
+_M.live = live
 
 --- @return number that changes when a worker comes or goes
 function _M.generation()
-  _M.live()
+  live()
   return generation
 end
 
@@ -188,7 +189,7 @@ end
 --- @return number that is another one after every release in any worker, NaN while one is under way; when the last
 --   was, ms
 function _M.tide()
-  local _, workers, count = _M.live()
+  local _, workers, count = live()
   local gone = map.releases
   local sum, last = gone, 0
   for k = 1, count do
@@ -212,7 +213,7 @@ end
 
 --- @return number requests for a model since the gateway started
 function _M.arrivals(model)
-  local _, workers, count = _M.live()
+  local _, workers, count = live()
   local sum = map.arrivals[model]
   for k = 1, count do
     sum = sum + workers[k].arrivals[model]

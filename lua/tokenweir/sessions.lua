@@ -13,6 +13,7 @@ local session = require "tokenweir.core.body.session"
 local stream_entry = require "tokenweir.stream_entry"
 
 local dict = ngx.shared.tokenweir_documents
+local known_sessions = region.known_sessions
 local concat = table.concat
 local floor, max = math.floor, math.max
 local identify, text = session.identify, require("tokenweir.core.body.request").text
@@ -46,7 +47,7 @@ end
 
 --- Whether a request belongs to a session that is being served.
 function _M.known(r, settings, now)
-  if r.session and knows(region.known_sessions(), r.session, r.session_set, now, settings.sessions.memory_ms) then
+  if r.session and knows(known_sessions(), r.session, r.session_set, now, settings.sessions.memory_ms) then
     return true
   end
   return r.kind == "responses" and r.parsed.kind and text(r.parsed, "previous_response_id", 1024) ~= nil
@@ -55,7 +56,7 @@ end
 --- A request of the session has got a backend.
 function _M.served(r, settings, now)
   local a = r.session
-  if a and mark(region.known_sessions(), a, r.session_set, now, settings.sessions.memory_ms) then
+  if a and mark(known_sessions(), a, r.session_set, now, settings.sessions.memory_ms) then
     pair[0], pair[1] = a, r.session_set
     fresh_count = fresh_count + 1
     fresh[fresh_count] = ffi.string(pair, 8)
@@ -127,7 +128,7 @@ end
 function _M.take(replies, asked, now)
   local entries = replies[asked.read]
   if type(entries) == "table" and not entries.err then
-    local sets, wall = region.known_sessions(), redis_clock.ms(now)
+    local sets, wall = known_sessions(), redis_clock.ms(now)
     for k = 1, #entries do
       local hashes, written = read_entry(entries[k], FIELDS.hashes)
       if hashes and #hashes <= 8 * BATCH then

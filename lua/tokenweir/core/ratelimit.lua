@@ -10,17 +10,19 @@ local _M = { WINDOW_MS = WINDOW_MS }
 
 --- @param now ms
 -- @return number of the window, and how far it has run: 0 .. 1
-function _M.window(now)
+local function window(now)
   local at = now / WINDOW_MS
   local number = floor(at)
   return number, at - number
 end
+_M.window = window
 
 --- Use of the last minute.
 -- @param previous, current counts of the two windows; @param run see `window`
-function _M.estimate(previous, current, run)
+local function estimate(previous, current, run)
   return previous * (1 - run) + current
 end
+_M.estimate = estimate
 
 --- ms until `cost` more fits if nothing else comes: within this window as the previous one slides out, else in the
 -- next as this one does.
@@ -45,8 +47,8 @@ end
 -- @return allowed (boolean), remaining (whole) and reset_ms (until all that was used is forgotten), both with this cost
 --   where it is allowed; retry_ms (0 where allowed; nil where the cost exceeds the limit and no waiting helps)
 function _M.check(limit, previous, current, now, cost)
-  local _, run = _M.window(now)
-  local used = _M.estimate(previous, current, run)
+  local _, run = window(now)
+  local used = estimate(previous, current, run)
   if used + cost <= limit then
     return true, floor(limit - used - cost), reset_of(previous, current + cost, run), 0
   end

@@ -21,7 +21,7 @@ local line_buffer = require "tokenweir.core.line_buffer"
 local string_end = require("tokenweir.core.json.quote").string_end
 
 local find, same, of = bytes.find, bytes.same, bytes.of
-local read, settle = answer.read, answer.settle
+local clear_answer, read, settle = answer.clear, answer.read, answer.settle
 
 local LF, CR, SPACE = 10, 13, 32
 local LOWER_D, LOWER_E = 100, 101
@@ -30,7 +30,7 @@ local _M = {}
 
 --- Makes a state ready for another stream.
 function _M.reset(state)
-  answer.clear(state)
+  clear_answer(state)
   state.events, state.data_events, state.first = 0, 0, false
   -- Of the event that is being read: whether it had data, and whether it is named an error.
   state.in_event, state.named_error = false, false

@@ -15,6 +15,7 @@ local json = require "tokenweir.core.json.walk"
 local line_buffer = require "tokenweir.core.line_buffer"
 local string_end = require("tokenweir.core.json.quote").string_end
 
+local clear_answer, read, settle, take_finish = answer.clear, answer.read, answer.settle, answer.finish
 local find_last, find_text, of = bytes.find_last, bytes.find_text, bytes.of
 local space_end, skip = json.space_end, json.skip
 local ffi_string = require("ffi").string
@@ -36,7 +37,7 @@ local tail = line_buffer.new()
 
 --- Makes a state ready for another answer.
 function _M.reset(state)
-  answer.clear(state)
+  clear_answer(state)
   state.size, state.kept = 0, 0
   state.head:clear()
   local chunks = state.chunks
@@ -118,7 +119,7 @@ local function read_beginning(state, buffer)
     size = size - 1
   end
   p[size] = 0
-  answer.read(state, p, 0, size)
+  read(state, p, 0, size)
 end
 
 -- The offset of the value of the last member of this name, or nil. Inside a JSON string its quotes would be escaped.
@@ -142,7 +143,7 @@ local function read_tail(state)
     if value and p[value] == QUOTE then
       local last = string_end(p, value + 1, size)
       if last >= 0 then
-        answer.finish(state, p, value + 1, last)
+        take_finish(state, p, value + 1, last)
       end
     end
   end
@@ -152,7 +153,7 @@ local function read_tail(state)
     -- where the answer ends.
     p[at - 1] = OPEN_OBJECT
     if skip(p, at - 1, size) == size then
-      answer.read(state, p, at - 1, size)
+      read(state, p, at - 1, size)
     end
   end
 end
@@ -179,11 +180,11 @@ local function read_end(state, p, size)
   tail:clear()
   tail:append(p + at - 1, size - at + 1)
   tail.p[0] = OPEN_OBJECT
-  if answer.read(state, tail.p, 0, tail.size) ~= tail.size then
-    answer.clear(state)
+  if read(state, tail.p, 0, tail.size) ~= tail.size then
+    clear_answer(state)
     return false
   end
-  answer.finish(state, p, value + 1, last)
+  take_finish(state, p, value + 1, last)
   return true
 end
 
@@ -206,13 +207,13 @@ function _M.finish(state)
   if p and p[size - 1] == CLOSE_OBJECT then
     -- Most answers are complete and not long. One of the responses API tells more at its beginning.
     if state.wants_id or not read_end(state, p, size) then
-      answer.read(state, p, 0, size)
+      read(state, p, 0, size)
     end
-    return answer.settle(state)
+    return settle(state)
   end
   if state.last_chunk == 0 then
     read_beginning(state, state.head)
-    return answer.settle(state)
+    return settle(state)
   end
   join(state)
   if size <= _M.TAIL then
@@ -221,7 +222,7 @@ function _M.finish(state)
     read_beginning(state, state.head)
     read_tail(state)
   end
-  answer.settle(state)
+  settle(state)
 end
 
 return _M

@@ -80,7 +80,7 @@ function _M.refuses(status)
 end
 
 --- @return number CLOSED, EJECTED, HALF_OPEN (a probe may go) or PROBING (one is out)
-function _M.state(h, now)
+local function state_of(h, now)
   if h.ejected_until == 0 then
     return CLOSED
   end
@@ -92,6 +92,7 @@ function _M.state(h, now)
   end
   return HALF_OPEN
 end
+_M.state = state_of
 
 --- Whether a request may go there now.
 function _M.usable(h, now)
@@ -101,7 +102,7 @@ end
 --- To be called when a request is sent: in half-open it is the probe and takes the lease.
 -- @return boolean whether the request is a probe
 function _M.probe(h, now, settings)
-  if _M.state(h, now) ~= HALF_OPEN then
+  if state_of(h, now) ~= HALF_OPEN then
     return false
   end
   h.probe_until = now + (settings or DEFAULTS).probe_ms
@@ -120,7 +121,7 @@ end
 --- A probe ended and tells nothing: its client left, or the answer was one that says nothing of health. The next
 -- may go.
 function _M.abandon(h, now)
-  if _M.state(h, now) == PROBING then
+  if state_of(h, now) == PROBING then
     h.probe_until = 0
   end
 end
@@ -194,7 +195,7 @@ function _M.success(h, now)
   count_outcome(h, now, false)
   count_refusal(h, now, false)
   h.last_success, h.last_byte, h.failures = now, now, 0
-  local state = _M.state(h, now)
+  local state = state_of(h, now)
   if state == CLOSED or (state == EJECTED and h.hung == 0) then
     return false
   end
@@ -209,7 +210,7 @@ function _M.failure(h, now, cause, settings)
   settings = settings or DEFAULTS
   count_outcome(h, now, true)
   h.failures = h.failures + 1
-  local state = _M.state(h, now)
+  local state = state_of(h, now)
   if state == EJECTED then
     return false
   end
@@ -268,7 +269,7 @@ end
 -- nothing while it is ejected.
 -- @return boolean whether it was ejected by this
 function _M.exhausted(h, now, settings)
-  if _M.state(h, now) == EJECTED then
+  if state_of(h, now) == EJECTED then
     return false
   end
   eject(h, now, CAUSES.memory, settings or DEFAULTS)
@@ -278,7 +279,7 @@ end
 --- Ejects a backend that hangs. Does nothing while it is ejected.
 -- @return boolean whether it was ejected by this
 function _M.hang(h, now, settings)
-  if _M.state(h, now) == EJECTED then
+  if state_of(h, now) == EJECTED then
     return false
   end
   eject(h, now, CAUSES.hang, settings or DEFAULTS)

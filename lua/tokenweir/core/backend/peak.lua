@@ -15,14 +15,15 @@ local _M = {}
 --- The cheap upper bound: everything ends at the same time. Needs the totals only.
 -- @param row tw_load, summed; @param own what a new request asks (`demand.measure`), counted in
 -- @return number KV tokens
-function _M.bound(row, own)
+local function bound(row, own)
   return row.held + row.remaining + own.prompt + own.remaining
 end
+_M.bound = bound
 
 --- The peak by buckets. Needs the buckets of `row`; buckets that do not account for all sequences are not believed.
 -- @return number KV tokens, at most `bound(row, own)`
 function _M.walk(row, own)
-  local bound = _M.bound(row, own)
+  local at_once = bound(row, own)
   local own_bucket = bucket_of(own.expected)
   local rest = row.remaining + own.remaining  -- less the least that the closed buckets can have: the open one's share
   local n, held, most = 0, 0, 0
@@ -52,8 +53,8 @@ function _M.walk(row, own)
       end
     end
   end
-  if n < row.n + own.n or most > bound then
-    return bound
+  if n < row.n + own.n or most > at_once then
+    return at_once
   end
   return most
 end

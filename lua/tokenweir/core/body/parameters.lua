@@ -4,6 +4,7 @@ local bytes = require "tokenweir.core.bytes"
 local json_string = require "tokenweir.core.json.string"
 local shape = require "tokenweir.core.body.request_shape"
 
+local decode = json_string.decode_bytes
 local floor, format = math.floor, string.format
 local ffi_string = ffi.string
 local find, number = bytes.find, bytes.number
@@ -57,7 +58,7 @@ local function read_model(out, p)
     out.model = ffi_string(p + first, last - first)
     return true
   end
-  local value, message, at = json_string.decode_bytes(p, first, last)
+  local value, message, at = decode(p, first, last)
   if not value then
     return refuse(out, "invalid_json", format("Invalid JSON: %s at byte offset %d.", message, at), "model")
   end

@@ -14,7 +14,8 @@ local floor = math.floor
 local ffi_new, ffi_fill = ffi.new, ffi.fill
 local find = bytes.find
 local feed_blocks = prefix_blocks.feed
-local begin_turn, finish_turn, note_text, read_role = turns.begin, turns.finish, turns.text, turns.read_role
+local begin_turn, clear_turns, finish_turn, note_text = turns.begin, turns.clear, turns.finish, turns.text
+local read_role = turns.read_role
 local SYSTEM, TOOL, USER = turns.SYSTEM, turns.TOOL, turns.USER
 local node, members, NOTHING = nodes.new, nodes.members, nodes.NOTHING
 
@@ -105,14 +106,14 @@ function _M.clear(tally)
   ffi_fill(tally.media, size)
   tally.opening_first, tally.opening_limit, tally.user_item = -1, -1, 0
   tally.conversation = 0
-  turns.clear(tally.turns)
+  clear_turns(tally.turns)
 end
 
 --- Begins (again) to count the member of this slot: of duplicates the last one counts.
 function _M.begin(tally, slot)
   finish_turn(tally.turns)
   if tally.conversation == slot then
-    turns.clear(tally.turns)
+    clear_turns(tally.turns)
   end
   tally.slot = slot
   tally.text[slot], tally.tokens[slot], tally.items[slot], tally.media[slot] = 0, 0, 0, 0

@@ -54,7 +54,7 @@ local END_BYTES = 4096
 --- A 64-bit hash of the model and of what opens the conversation, through the user's first message: later turns of the
 -- same chat repeat it, so they hash alike. It stands in `hash.state` then.
 -- @return boolean, false where there is no list of messages with one of a user
-function _M.opening(out)
+local function opening(out)
   if out.found then
     local digest = out.found.opening_digest
     if digest then
@@ -86,11 +86,12 @@ function _M.opening(out)
   end
   return true
 end
+_M.opening = opening
 
 --- The same as text.
 -- @treturn string 16 hex digits, or nil
 function _M.opening_digest(out)
-  return _M.opening(out) and hash.hex(state[0]) or nil
+  return opening(out) and hash.hex(state[0]) or nil
 end
 
 return _M

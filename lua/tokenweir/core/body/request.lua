@@ -19,13 +19,18 @@ local prompt = require "tokenweir.core.body.prompt"
 local shape = require "tokenweir.core.body.request_shape"
 local turns = require "tokenweir.core.body.turns"
 
+local begin_slot, clear_tally, take_count, take_open = prompt.begin, prompt.clear, prompt.on_count, prompt.on_open
+local take_string = prompt.on_string
+local decode = json_string.decode_bytes
+local finish_turn = turns.finish
+local read_parameters = parameters.read
 local find, format, gsub, lower = string.find, string.format, string.gsub, string.lower
 local cast, ffi_new, ffi_fill = ffi.cast, ffi.new, ffi.fill
 local ipairs = ipairs
 local pointer = ffi.typeof("const uint8_t *")
 local same = bytes.same
 local clear_blocks = prefix_blocks.clear
-local walk, ALL, TOO_MANY = json.walk, json.ALL, json.TOO_MANY
+local ALL, space_end, TOO_MANY, walk = json.ALL, json.space_end, json.TOO_MANY, json.walk
 
 local NAMES, TAGS, BY_KIND = shape.NAMES, shape.TAGS, shape.BY_KIND
 local LAST_STRICT = shape.LAST_STRICT
@@ -51,15 +56,15 @@ end
 local on = {}
 
 function on.string(out, at, p, first, last)
-  prompt.on_string(out.tally, at, p, first, last)
+  take_string(out.tally, at, p, first, last)
 end
 
 function on.open(out, at, p, first)
-  prompt.on_open(out.tally, at, p, first)
+  take_open(out.tally, at, p, first)
 end
 
 function on.count(out, at, count)
-  prompt.on_count(out.tally, at, count)
+  take_count(out.tally, at, count)
 end
 
 function on.member(out, at, _, name, first)
@@ -77,7 +82,7 @@ function on.member(out, at, _, name, first)
       out.disguised = name
     end
   elseif tag <= SLOTS then
-    prompt.begin(out.tally, tag)
+    begin_slot(out.tally, tag)
   end
 end
 
@@ -131,7 +136,7 @@ function _M.clear(out)
     out.where = ffi_new("int32_t[?]", #NAMES + 1)
     out.names, out.tags, out.firsts, out.lasts = {}, {}, {}, {}
   end
-  prompt.clear(out.tally)
+  clear_tally(out.tally)
   ffi_fill(out.where, 4 * (#NAMES + 1))
 end
 
@@ -147,7 +152,7 @@ assert(SLOTS == 8)
 
 local function sum_up(out, kind)
   local tally = out.tally
-  turns.finish(tally.turns)
+  finish_turn(tally.turns)
   local text, tokens, media = sum(tally.text), sum(tally.tokens), sum(tally.media)
   out.prompt_bytes, out.media = text, media
   out.prompt_tokens = tokens > 0 and tokens
@@ -174,7 +179,7 @@ function _M.parse_bytes(kind, p, size, out, most)
   if size >= 3 and p[0] == 0xEF and p[1] == 0xBB and p[2] == 0xBF then
     first = 3
   end
-  first = json.space_end(p, first)
+  first = space_end(p, first)
   if p[first] ~= OPEN_OBJECT then
     return invalid_json(first == size and "the body is empty, expected '{'" or "expected '{'", first)
   end
@@ -192,7 +197,7 @@ function _M.parse_bytes(kind, p, size, out, most)
     local meant = folded(out.disguised)
     return nil, "invalid_member", format("'%.64s' differs from '%s' in case only; write '%s'.", out.disguised, meant,
       meant), meant
-  elseif not parameters.read(out, p) then
+  elseif not read_parameters(out, p) then
     return nil, out.error_code, out.error_message, out.error_param or nil
   end
   sum_up(out, kind)
@@ -240,7 +245,7 @@ end
 
 --- The place of the member's value that counts, without making a table.
 -- @treturn number first, last, 1-based and inclusive; or nil when absent
-function _M.span(out, name)
+local function span(out, name)
   local tag = TAGS[name]
   if tag and tag > LAST_STRICT and not out.found then
     local k = out.where[tag]
@@ -256,6 +261,7 @@ function _M.span(out, name)
   end
   return nil
 end
+_M.span = span
 
 --- The decoded value of a top-level string member, such as `prompt_cache_key` (of a body in a file, only of those that
 -- `body_file` lists).
@@ -265,11 +271,11 @@ function _M.text(out, name, limit)
     local value = out.found.texts[name]
     return value and (not limit or #value <= limit) and value or nil
   end
-  local first, last = _M.span(out, name)
+  local first, last = span(out, name)
   if not first or out.p[first - 1] ~= QUOTE or limit and last - first - 1 > limit then
     return nil
   end
-  return (json_string.decode_bytes(out.p, first, last - 1))
+  return (decode(out.p, first, last - 1))
 end
 
 return _M

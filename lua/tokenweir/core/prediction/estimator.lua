@@ -20,6 +20,10 @@ local running = require "tokenweir.core.prediction.running"
 local skill = require "tokenweir.core.prediction.skill"
 local words = require "tokenweir.core.prediction.words"
 
+local judge_skill, JUDGED_FROM = skill.judge, skill.AT_LEAST
+local learn_past, touch_key = past.learn, past.key
+local predict_running = running.predict
+local prior_of = predictor.prior
 local exp, log, max, min, sqrt = math.exp, math.log, math.max, math.min, math.sqrt
 local beyond, moments = distribution.beyond, distribution.moments
 local evaluate, follow = predictor.evaluate, conformal.follow
@@ -67,7 +71,7 @@ local ROW = ffi.typeof("tw_past")
 -- Whether running figures are to be served of a model, because the predictor is worse.
 local function is_left(state, of_model)
   local own = of_model.skill
-  if own.count < skill.AT_LEAST then
+  if own.count < JUDGED_FROM then
     return state.skill.left
   end
   return own.left
@@ -101,7 +105,7 @@ local function set_prior(of_model, model, name, stats)
   if source == stats and source then
     of_model.prior, of_model.prior_spread = log(1 + stats.median), stats.spread
   elseif model then
-    of_model.prior, of_model.prior_spread = predictor.prior(model, name)
+    of_model.prior, of_model.prior_spread = prior_of(model, name)
   end
 end
 
@@ -132,7 +136,7 @@ local function running_figures(of_model, stats)
 end
 
 local function by_running_figures(of_model, request, out)
-  return running.predict(running_figures(of_model, request.stats), request.max_tokens, request.threshold, request.prior,
+  return predict_running(running_figures(of_model, request.stats), request.max_tokens, request.threshold, request.prior,
     out)
 end
 
@@ -231,7 +235,7 @@ local function follow_quantiles(row, above_median, above_q90)
 end
 
 local function judge(of, request, output)
-  skill.judge(of, output, request.own_median, request.own_q90, reference.median, reference.q90)
+  judge_skill(of, output, request.own_median, request.own_q90, reference.median, reference.q90)
 end
 
 -- Corrections by an output that the model predicted.
@@ -279,10 +283,10 @@ function _M.learn(state, model, request, output, ending, now)
   request.learned = value
   local changed = false
   if predicted and ending ~= "cut" then
-    local key = past.key(state.past, of_model, request, now)
+    local key = touch_key(state.past, of_model, request, now)
     changed = correct(state, of_model, key, request, output, value, ending == "length")
   end
-  past.learn(state.past, of_model, request, value, output, ending ~= "cut", now)
+  learn_past(state.past, of_model, request, value, output, ending ~= "cut", now)
   return changed
 end
 

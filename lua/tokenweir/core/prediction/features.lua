@@ -14,6 +14,7 @@ local text_tokens = require "tokenweir.core.body.text_tokens"
 local turns = require "tokenweir.core.body.turns"
 local words = require "tokenweir.core.prediction.words"
 
+local begin_words = words.begin
 local ipairs = ipairs
 local cast = ffi.cast
 local log, min = math.log, math.min
@@ -93,7 +94,7 @@ end
 -- Both ends of the last message of the user. Of a message in several parts (a text, a picture, a question) the first
 -- text's beginning and the last one's end.
 local function read_words(of, p)
-  words.begin()
+  begin_words()
   local first, last = span(of, USER, true, false)
   if first < 0 then
     return
@@ -173,7 +174,7 @@ end
 -- @param out of `request.parse`, with its body at hand; it gets `estimated_tokens` of the prompt, and
 --   `system_id`, its system prompt's number (`identity.lua`), 0 for none
 -- @param x tw_features; the members by `sampling.lua` are written
-function _M.glance(out, x)
+local function glance(out, x)
   local p, of = out.p, out.tally.turns
   local first, last = span(of, USER, true, true)
   local each = first >= 0 and per_byte(p, first, last, TOKENS_PER_BYTE) or TOKENS_PER_BYTE
@@ -182,12 +183,13 @@ function _M.glance(out, x)
   read_sampling(out)
   fill_sampling(x, sampling.found)
 end
+_M.glance = glance
 
 --- Reads all that a request says of itself. The words' indices stay in `words.text` until the next call.
 -- @param out, x as of `glance`; it gets `prompt_id` too, the number of the last message of the user; all members but
 --   those of the past and `word_score` are written
 function _M.read(out, x)
-  _M.glance(out, x)
+  glance(out, x)
   out.prompt_id = id_of(out.p, span(out.tally.turns, USER, true, false))
   read_words(out.tally.turns, out.p)
   fill_text(x, words.text)

@@ -107,9 +107,10 @@ function _M.read(past, of_model, request, x)
 end
 
 --- The key's row, made where there is none. @return tw_past *, or nil where the request has no key
-function _M.key(past, of_model, request, now)
+local function touch_key(past, of_model, request, now)
   return request.key_id ~= 0 and touch(past.keys, request.key_id + of_model.identity, now) or nil
 end
+_M.key = touch_key
 
 -- What is expected with one more history. @param off of the history's mean, from what is expected without it
 local function believed(row, off, value, level, own, all)
@@ -151,7 +152,7 @@ function _M.learn(past, of_model, request, value, output, whole, now)
   if whole then
     of_model.mean = of_model.mean + max(1 / row.count, 1 / MODEL_WINDOW) * (output - of_model.mean)
   end
-  local key = _M.key(past, of_model, request, now)
+  local key = touch_key(past, of_model, request, now)
   if key ~= nil then
     add(key, KEY_WINDOW, value)
   end

@@ -16,11 +16,12 @@ local ring = require "tokenweir.core.sessions.ring"
 local rings_of = require "tokenweir.core.sessions.rings"
 local session_table = require "tokenweir.core.sessions.session_table"
 
+local join = rings_of.join
 local bxor, tobit = bit.bxor, bit.tobit
 local max, min = math.max, math.min
 local fill, left_of, same_backend, stamp_of = cache_memory.fill, cache_memory.left, cache_memory.same_backend,
   cache_memory.stamp
-local give_work, trust_of = cache_memory.give_work, cache_memory.trust
+local give_work, learn_trust, trust_of = cache_memory.give_work, cache_memory.learn, cache_memory.trust
 local find_member, position = ring.find, ring.position
 local find_prefix, note_prefix, prefix_at = prefix_table.find, prefix_table.note, prefix_table.at
 local find_session, obtain, moved, second = session_table.find, session_table.obtain, session_table.moved,
@@ -68,9 +69,10 @@ local function give(place, tokens)
 end
 
 --- The places of a model's backends on their ring; joined once per fleet. Nil while the first ring is being built.
-function _M.places(rings, fleet, pool)
-  return pool.places or rings_of.join(rings, fleet, pool)
+local function places_of(rings, fleet, pool)
+  return pool.places or join(rings, fleet, pool)
 end
+_M.places = places_of
 
 --- A session's hash on the backends of one model. The same name for two models is two sessions.
 local function key_of(places, r)
@@ -84,7 +86,7 @@ end
 function _M.locate(memory, rings, fleet, r, now, life_ms, elsewhere)
   r.home, r.stay, r.settled, r.away_ms = false, false, false, 0
   local pool = r.pool
-  local places = r.session and _M.places(rings, fleet, pool)
+  local places = r.session and places_of(rings, fleet, pool)
   if not places then
     return
   end
@@ -247,7 +249,7 @@ end
 -- @param place of the backend; @param prompt, output tokens; @param cached tokens that the engine says it had, or nil
 function _M.ended(memory, r, place, prompt, output, cached, now)
   if cached then
-    cache_memory.learn(memory, place, min(r.reckoned, prompt), cached)
+    learn_trust(memory, place, min(r.reckoned, prompt), cached)
   end
   -- Only now: what is in flight counts as held. What was brought there is new there too.
   local found = cached and cached - (r.brought or 0) or r.reckoned

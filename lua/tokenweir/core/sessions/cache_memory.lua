@@ -73,14 +73,15 @@ function _M.fill(memory, place, tokens)
 end
 
 --- ms of its own time that a backend was given lately.
-function _M.work(memory, place, now)
+local function work_of(memory, place, now)
   local age = now - memory.work_at[place]
   return age > 0 and memory.work[place] * 0.5 ^ (age / HALF_LIFE) or memory.work[place]
 end
+_M.work = work_of
 
 --- A backend was given so much work.
 function _M.give_work(memory, place, ms, now)
-  memory.work[place] = _M.work(memory, place, now) + ms
+  memory.work[place] = work_of(memory, place, now) + ms
   memory.work_at[place] = now
 end
 

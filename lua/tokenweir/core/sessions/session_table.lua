@@ -39,7 +39,7 @@ _M.second = second
 --- What is known of a session.
 -- @param sets array of tw_session_set; @param a, b the halves of its hash
 -- @return tw_session, or nil
-function _M.find(sets, a, b)
+local function find(sets, a, b)
   local set = sets[band(b, LAST_SET)]
   local k = index(set.tag, a, LAST_WAY + 1)
   if k < 0 or set.way[k].seen == 0 then
@@ -47,6 +47,7 @@ function _M.find(sets, a, b)
   end
   return (set.way[k])
 end
+_M.find = find
 
 local function oldest(set)
   local oldest_way = 0
@@ -61,7 +62,7 @@ end
 --- The session's place in the table, made where it has none; it was heard of now.
 -- @return tw_session
 function _M.obtain(sets, a, b, now)
-  local way = _M.find(sets, a, b)
+  local way = find(sets, a, b)
   if not way then
     local set = sets[band(b, LAST_SET)]
     local k = oldest(set)
