@@ -17,6 +17,7 @@ local upstream_log = require "tokenweir.upstream_log"
 local waiting = require "tokenweir.waiting"
 
 local ngx = ngx
+local current = require("resty.core.ctx").get_ctx_table
 local get_last_failure, set_current_peer = balancer.get_last_failure, balancer.set_current_peer
 local set_more_tries, set_timeouts = balancer.set_more_tries, balancer.set_timeouts
 local min = math.min
@@ -110,7 +111,7 @@ end
 
 --- Handles one attempt.
 function _M.run()
-  local r = ngx.ctx
+  local r = current()
   if r.tries == 0 then
     return first(r)
   end

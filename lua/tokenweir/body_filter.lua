@@ -13,6 +13,7 @@ local upstream_log = require "tokenweir.upstream_log"
 local usage = require "tokenweir.core.answer.usage"
 
 local ngx = ngx
+local current = require("resty.core.ctx").get_ctx_table
 local arg = ngx.arg
 local ffi_string = require("ffi").string
 local min = math.min
@@ -116,7 +117,7 @@ end
 
 --- Handles one chunk of any answer.
 function _M.run()
-  local r = ngx.ctx
+  local r = current()
   if r.error_page then
     return own_page(r)
   elseif not r.header then

@@ -8,8 +8,10 @@ local limits = require "tokenweir.limits"
 local request_context = require "tokenweir.request_context"
 local state = require "tokenweir.state"
 local upstream_log = require "tokenweir.upstream_log"
+local variables = require "tokenweir.variable"
 
 local ngx = ngx
+local current = require("resty.core.ctx").get_ctx_table
 local has_answered = upstream_log.answered
 local note_prefilled = ledger.prefilled
 local put_limits = limits.headers
@@ -19,7 +21,7 @@ local now_ms = clock.ms
 local settings = state.settings
 local ceil, floor, min = math.ceil, math.floor, math.min
 local find, lower = string.find, string.lower
-local set_whole = require("tokenweir.variable").set_whole
+local set_whole, status_of = variables.set_whole, variables.status
 
 local EVENTS = "text/event-stream"
 --- No figure that is told is more.
@@ -104,7 +106,7 @@ end
 
 --- Handles the head of any answer.
 function _M.run()
-  local r, status = ngx.ctx, ngx.status
+  local r, status = current(), status_of()
   if r.answered then
     if r.limited then
       put_limits(r)

@@ -21,6 +21,7 @@ local variables = require "tokenweir.variable"
 local waiting = require "tokenweir.waiting"
 
 local ngx = ngx
+local current = require("resty.core.ctx").get_ctx_table
 local conclude = outcome_of.conclude
 local count_request = metrics.request
 local forget_deadline = deadline.forget
@@ -34,6 +35,7 @@ local tokens_of, write_record = completion.tokens, completion.write
 local encode, tell = json_string.encode, access_json.write
 local sub = string.sub
 local variable, bytes_of, set_bytes = variables.get, variables.bytes, variables.set_bytes
+local status_of = variables.status
 local now_ms = clock.ms
 
 --- A reservation whose client has gone is kept for at most this much longer than the engine probably needs.
@@ -140,7 +142,7 @@ end
 
 --- Ends a request.
 function _M.run()
-  local r = ngx.ctx
+  local r = current()
   if not r.taken then
     -- nginx refused it before the access phase
     return write_line(r, find_id(), "")
@@ -151,7 +153,7 @@ function _M.run()
       ngx.status = SLOW
     end
   end
-  local status, now = ngx.status, now_ms()
+  local status, now = status_of(), now_ms()
   leave(r)
   if r.deadline then
     forget_deadline(r)

@@ -1,6 +1,8 @@
 --- What it costs to send a request to a backend: the figures by which candidates are ranked. Lower is better.
 local step_time = require("tokenweir.core.backend.step_time").of
 
+local max, min = math.max, math.min
+
 local _M = {}
 
 local WORST_ERROR_RATE = 0.9
@@ -8,11 +10,7 @@ local WORST_ERROR_RATE = 0.9
 --- What all costs are multiplied by: the operator's weight, and the tries that a backend which fails some requests
 -- takes on average. So one that fails fast, and is empty for that reason, does not attract.
 local function burden(fleet, i)
-  local errors = fleet.error_rate[i]
-  if errors > WORST_ERROR_RATE then
-    errors = WORST_ERROR_RATE
-  end
-  return 1 / ((1 - errors) * fleet.weight[i])
+  return 1 / ((1 - min(fleet.error_rate[i], WORST_ERROR_RATE)) * fleet.weight[i])
 end
 
 --- ms until the request is complete, at the speed that the backend will have then:
@@ -29,10 +27,7 @@ end
 -- @param view see `policy/init.lua`; @param i index in the fleet; @param own see `demand.measure`
 function _M.completion(view, i, own)
   local fleet, row, settings = view.fleet, view.load[i], view.settings
-  local n, prompt = row.n + own.n, own.prompt - view.credit[fleet.place[i]]
-  if prompt < 0 then
-    prompt = 0
-  end
+  local n, prompt = row.n + own.n, max(0, own.prompt - view.credit[fleet.place[i]])
   local alone = own.prompt + 0.5 * own.remaining
   local step = step_time(fleet, i, n, row.held + 0.5 * row.remaining + alone)
   local speed = fleet.relative_speed[i]

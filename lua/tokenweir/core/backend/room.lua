@@ -57,7 +57,8 @@ function _M.glance(view, i, own)
   local fleet, row = view.fleet, view.load[i]
   local concurrency, capacity = most_sequences(view, i), fleet.capacity[i]
   -- An idle backend takes a request of more choices than its limit: it would wait for ever otherwise.
-  if concurrency > 0 and row.n > 0 and row.n + own.n > concurrency then
+  -- What is mostly so is asked first: whether a backend is idle differs from one to the next.
+  if row.n + own.n > concurrency and concurrency > 0 and row.n > 0 then
     return NO
   end
   if capacity <= 0 then
