@@ -165,7 +165,7 @@ local function serve(model, of_model, request)
 end
 
 local function by_model(model, of_model, request)
-  evaluate(model, x, list, words.text.index, words.text.count, said)
+  evaluate(model, x, list, words.index, words.text.count, said)
   request.log_median = max(0, min(x.base + said.median, MOST_LOG))
   request.log_lower, request.log_upper = said.lower, said.upper
   serve(model, of_model, request)

@@ -1,7 +1,7 @@
 --- A trained model of output lengths, as the sidecar exports it, and its evaluation.
 --
 --     local model, why = predictor.open(document, decode)     -- checked; the old model serves on when it is refused
---     predictor.evaluate(model, x, array, words.text.index, words.text.count, out)
+--     predictor.evaluate(model, x, array, words.index, words.text.count, out)
 --
 -- A document is an envelope (`schema`, `version`, `checksum`, `payload`) around a JSON text. Numbers in it are base64
 -- of little-endian arrays, so that nothing is rounded. Before a model is accepted its payload must have the checksum,

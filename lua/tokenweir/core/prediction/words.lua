@@ -2,7 +2,7 @@
 --
 --     words.begin()
 --     words.scan(p, first, stop, last, true)      -- one part, or two
---     words.text.count, words.text.index[k]       -- the distinct words and pairs of neighbours, as indices below SPACE
+--     words.text.count, words.index[k]            -- the distinct words and pairs of neighbours, as indices below SPACE
 --
 -- `split.lua` says what a word is, `text.lua` what else is found.
 local bit = require "bit"
@@ -25,7 +25,7 @@ local found_words, seen, index, candidates = text.word, text.seen, text.index, t
 local MOST_WORDS = found_in.MOST_WORDS
 local BACKSLASH = 92
 
-local _M = { text = text, MOST_BYTES = found_in.MOST_BYTES, MOST_WORDS = MOST_WORDS }
+local _M = { text = text, index = index, MOST_BYTES = found_in.MOST_BYTES, MOST_WORDS = MOST_WORDS }
 
 --- Number of different indices of words and pairs.
 _M.SPACE = word_hash.SPACE
