@@ -4,10 +4,12 @@ local base = require "resty.core.base"
 local ffi = require "ffi"
 require "resty.core.param"  -- declares the functions that do it
 
-local C = ffi.C
 local AGAIN = base.FFI_AGAIN
 local ffi_copy, ffi_new, tonumber = ffi.copy, ffi.new, tonumber
 local get_request = base.get_request
+local copy_body, get_body = ffi.C.ngx_http_lua_ffi_copy_body_filter_param_body,
+  ffi.C.ngx_http_lua_ffi_get_body_filter_param_body
+local get_eof = ffi.C.ngx_http_lua_ffi_get_body_filter_param_eof
 
 local FIRST = 16 * 1024
 
@@ -21,7 +23,7 @@ local _M = {}
 --   answer's last piece
 function _M.get()
   local r = get_request()
-  local several = C.ngx_http_lua_ffi_get_body_filter_param_body(r, piece, length) == AGAIN
+  local several = get_body(r, piece, length) == AGAIN
   local size = tonumber(length[0])
   if size > 0 then
     if size >= capacity then
@@ -31,13 +33,13 @@ function _M.get()
       copy = ffi_new("uint8_t[?]", capacity)
     end
     if several then
-      C.ngx_http_lua_ffi_copy_body_filter_param_body(r, copy)
+      copy_body(r, copy)
     else
       ffi_copy(copy, piece[0], size)
     end
     copy[size] = 0
   end
-  local last = C.ngx_http_lua_ffi_get_body_filter_param_eof(r) == 1
+  local last = get_eof(r) == 1
   return copy, size, last
 end
 

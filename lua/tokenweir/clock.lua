@@ -3,13 +3,13 @@
 local ffi = require "ffi"
 
 local tonumber = tonumber
-local C = ffi.C
 
 ffi.cdef [[
 typedef struct { long sec; long nsec; } tw_timespec;
 int clock_gettime(int clock, tw_timespec *at);
 ]]
 
+local clock_gettime = ffi.C.clock_gettime
 local CLOCK_MONOTONIC = 1
 local at = ffi.new("tw_timespec")
 
@@ -17,7 +17,7 @@ local _M = {}
 
 --- @return number milliseconds, with fractions
 function _M.ms()
-  C.clock_gettime(CLOCK_MONOTONIC, at)
+  clock_gettime(CLOCK_MONOTONIC, at)
   return tonumber(at.sec) * 1000 + tonumber(at.nsec) / 1e6
 end
 

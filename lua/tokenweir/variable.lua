@@ -5,7 +5,8 @@ local ffi = require "ffi"
 require "resty.core.misc"
 require "resty.core.var"
 
-local C = ffi.C
+local get_status = ffi.C.ngx_http_lua_ffi_get_resp_status
+local get_variable, set_variable = ffi.C.ngx_http_lua_ffi_var_get, ffi.C.ngx_http_lua_ffi_var_set
 local ffi_string, tonumber = ffi.string, tonumber
 local get_request = base.get_request
 local tobit = require("bit").tobit
@@ -21,7 +22,7 @@ local _M = {}
 
 -- Whether the variable has a value, which then is in `value` and `length`.
 local function find(name)
-  return (C.ngx_http_lua_ffi_var_get(get_request(), name, #name, lowercase, 0, value, length, reason) == 0)
+  return (get_variable(get_request(), name, #name, lowercase, 0, value, length, reason) == 0)
 end
 
 --- @return string the variable's value, or nil
@@ -44,13 +45,13 @@ end
 
 --- @return number `ngx.status`, without the metatable
 function _M.status()
-  return (C.ngx_http_lua_ffi_get_resp_status(get_request()))
+  return (get_status(get_request()))
 end
 
 --- Gives a variable that can be written the `n` bytes at `p`.
 function _M.set_bytes(name, p, n)
   length[0] = LONGEST_PROBLEM
-  C.ngx_http_lua_ffi_var_set(get_request(), name, #name, lowercase, p, n, problem, length)
+  set_variable(get_request(), name, #name, lowercase, p, n, problem, length)
 end
 local set_bytes = _M.set_bytes
 

@@ -10,8 +10,9 @@ double tw_strtod(const uint8_t *s, uint8_t **end) __asm__("strtod");
 const int32_t *tw_wmemchr(const int32_t *s, int32_t c, size_t n) __asm__("wmemchr");  /* glibc's wchar_t has 32 bits */
 ]]
 
-local C = ffi.C
 local cast = ffi.cast
+local memchr, memcmp, memmem, strtod = ffi.C.tw_memchr, ffi.C.tw_memcmp, ffi.C.tw_memmem, ffi.C.tw_strtod
+local wmemchr = ffi.C.tw_wmemchr
 local pointer, address = ffi.typeof("const uint8_t *"), ffi.typeof("intptr_t")
 local tonumber = tonumber
 
@@ -29,12 +30,12 @@ end
 
 --- Whether `n` bytes at `a` and at `b` are the same.
 function _M.same(a, b, n)
-  return C.tw_memcmp(a, b, n) == 0
+  return memcmp(a, b, n) == 0
 end
 
 --- The number that is written at `p` as JSON has them; something else must follow it.
 function _M.number(p)
-  local x = C.tw_strtod(p, nil)
+  local x = strtod(p, nil)
   return x
 end
 
@@ -43,7 +44,7 @@ function _M.find(p, c, from, to)
   if from >= to then
     return -1
   end
-  local at = C.tw_memchr(p + from, c, to - from)
+  local at = memchr(p + from, c, to - from)
   if at == nil then
     return -1
   end
@@ -56,7 +57,7 @@ end
 function _M.index(list, x, n)
   -- No branch: the null pointer, where none is found, lies before every list. (Taken from each other as pointers they
   -- would have to be near: LuaJIT's interpreter keeps 32 bits of the difference.)
-  local k = tonumber(cast(address, C.tw_wmemchr(list, x, n)) - cast(address, list)) / 4
+  local k = tonumber(cast(address, wmemchr(list, x, n)) - cast(address, list)) / 4
   return k
 end
 
@@ -65,7 +66,7 @@ function _M.find_text(p, what, from, to)
   if from >= to then
     return -1
   end
-  local at = C.tw_memmem(p + from, to - from, what, #what)
+  local at = memmem(p + from, to - from, what, #what)
   if at == nil then
     return -1
   end
@@ -76,7 +77,7 @@ end
 function _M.find_last(p, what, n)
   local last, from = -1, 0
   while true do
-    local at = C.tw_memmem(p + from, n - from, what, #what)
+    local at = memmem(p + from, n - from, what, #what)
     if at == nil then
       return last
     end

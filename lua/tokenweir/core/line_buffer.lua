@@ -11,7 +11,8 @@ local KEPT = 64 * 1024
 local _M = {}
 
 --- No stream makes a gateway hold more than this for it: what is longer is marked `overflowed` and forgotten.
-_M.LIMIT = 4 * 1024 * 1024
+local LIMIT = 4 * 1024 * 1024
+_M.LIMIT = LIMIT
 
 local Buffer = {}
 Buffer.__index = Buffer
@@ -31,7 +32,7 @@ end
 --- Adds `n` bytes from `source` (a pointer or a Lua string).
 function Buffer:append(source, n)
   local size = self.size + n
-  if self.overflowed or size > _M.LIMIT then
+  if self.overflowed or size > LIMIT then
     self.overflowed, self.size = true, 0
     return
   end

@@ -30,7 +30,8 @@ local _M = {}
 local USAGE_WITHIN, REASON_WITHIN = 1024, 256
 
 --- Bytes kept of the beginning of a long answer, and of the end; one that fits the latter is read whole.
-_M.HEAD, _M.TAIL = 4096, 32768
+local HEAD, TAIL = 4096, 32768
+_M.HEAD, _M.TAIL = HEAD, TAIL
 
 -- The end of the answer, put together. One for all: `finish` does not yield.
 local tail = line_buffer.new()
@@ -67,7 +68,7 @@ local function keep(state, before, p, n)
   state.last_chunk, state.kept = state.last_chunk + 1, state.kept + n
   chunks[state.last_chunk] = ffi_string(p, n)
   local oldest = #chunks[state.first_chunk]
-  while state.kept - oldest >= _M.TAIL do
+  while state.kept - oldest >= TAIL do
     chunks[state.first_chunk] = nil
     state.kept = state.kept - oldest
     state.first_chunk = state.first_chunk + 1
@@ -83,12 +84,12 @@ function _M.feed_bytes(state, p, n)
     return
   end
   local before, head = state.size, state.head
-  local wanted = _M.HEAD - head.size
+  local wanted = HEAD - head.size
   if wanted > 0 then
     head:append(p, n < wanted and n or wanted)
   end
   state.size = before + n
-  if state.size > _M.HEAD then
+  if state.size > HEAD then
     keep(state, before, p, n)
   end
 end
@@ -101,7 +102,7 @@ end
 
 local function join(state)
   tail:clear()
-  local surplus = state.kept - _M.TAIL
+  local surplus = state.kept - TAIL
   for k = state.first_chunk, state.last_chunk do
     local chunk = state.chunks[k]
     if surplus > 0 then
@@ -192,7 +193,7 @@ end
 local function whole(state)
   if state.last_chunk == 0 then
     return state.head.p
-  elseif state.first_chunk == state.last_chunk and state.size <= _M.TAIL then
+  elseif state.first_chunk == state.last_chunk and state.size <= TAIL then
     return of(state.chunks[state.last_chunk])
   end
 end
@@ -216,7 +217,7 @@ function _M.finish(state)
     return settle(state)
   end
   join(state)
-  if size <= _M.TAIL then
+  if size <= TAIL then
     read_beginning(state, tail)
   else
     read_beginning(state, state.head)

@@ -10,6 +10,9 @@ local ffi_string = ffi.string
 local find, number = bytes.find, bytes.number
 
 local NAMES, TAGS = shape.NAMES, shape.TAGS
+local BEST_OF, INPUT, MESSAGES, MODEL = TAGS.best_of, TAGS.input, TAGS.messages, TAGS.model
+local MAX_COMPLETION_TOKENS, MAX_OUTPUT_TOKENS = TAGS.max_completion_tokens, TAGS.max_output_tokens
+local MAX_TOKENS, N, N_PREDICT, PROMPT, STREAM = TAGS.max_tokens, TAGS.n, TAGS.n_predict, TAGS.prompt, TAGS.stream
 local QUOTE, BACKSLASH, OPEN_ARRAY = 34, 92, 91
 local LOWER_F, LOWER_N, LOWER_T = 102, 110, 116
 
@@ -19,9 +22,11 @@ local MAX_INTEGER = 2 ^ 53
 local _M = {}
 
 --- OpenAI's own limit of choices a request.
-_M.MAX_N = 128
+local MAX_N = 128
+_M.MAX_N = MAX_N
 --- Longest model name, in bytes as written.
-_M.MAX_MODEL_BYTES = 1024
+local MAX_MODEL_BYTES = 1024
+_M.MAX_MODEL_BYTES = MAX_MODEL_BYTES
 
 local function refuse(out, code, message, name)
   out.error_code, out.error_message, out.error_param = code, message, name
@@ -42,16 +47,16 @@ local function given(out, p, tag)
 end
 
 local function read_model(out, p)
-  local k = given(out, p, TAGS.model)
+  local k = given(out, p, MODEL)
   if k == 0 then
     return true
   end
   local first, last = out.firsts[k], out.lasts[k]
   if p[first] ~= QUOTE then
-    return wrong_type(out, TAGS.model, "a string")
+    return wrong_type(out, MODEL, "a string")
   end
-  if last - first > _M.MAX_MODEL_BYTES then
-    return refuse(out, "invalid_value", format("'model' is longer than %d bytes.", _M.MAX_MODEL_BYTES), "model")
+  if last - first > MAX_MODEL_BYTES then
+    return refuse(out, "invalid_value", format("'model' is longer than %d bytes.", MAX_MODEL_BYTES), "model")
   end
   first, last = first + 1, last - 1
   if find(p, BACKSLASH, first, last) < 0 then
@@ -67,13 +72,13 @@ local function read_model(out, p)
 end
 
 local function read_stream(out, p)
-  local k = given(out, p, TAGS.stream)
+  local k = given(out, p, STREAM)
   if k == 0 then
     return true
   end
   local c = p[out.firsts[k]]
   if c ~= LOWER_T and c ~= LOWER_F then
-    return wrong_type(out, TAGS.stream, "true or false")
+    return wrong_type(out, STREAM, "true or false")
   end
   out.stream = c == LOWER_T
   return true
@@ -115,24 +120,24 @@ end
 -- llama.cpp obeys `n_predict` before any other limit, and others do not know it: the one that allows more is reckoned
 -- with. By itself it limits nothing for sure.
 local function read_llama_limit(out, p)
-  if not read_integer(out, p, TAGS.n_predict, -2, MAX_INTEGER) then
+  if not read_integer(out, p, N_PREDICT, -2, MAX_INTEGER) then
     return false
   end
   local value = out.value
   if value and value < 0 then
     out.max_tokens, out.max_tokens_name = false, false
   elseif value and out.max_tokens and value > out.max_tokens then
-    out.max_tokens, out.max_tokens_name = value, NAMES[TAGS.n_predict]
+    out.max_tokens, out.max_tokens_name = value, NAMES[N_PREDICT]
   end
   return true
 end
 
 local function read_choices(out, p)
-  if not read_integer(out, p, TAGS.n, 1, _M.MAX_N) then
+  if not read_integer(out, p, N, 1, MAX_N) then
     return false
   end
   out.n = out.value or 1
-  if not read_integer(out, p, TAGS.best_of, 1, _M.MAX_N) then
+  if not read_integer(out, p, BEST_OF, 1, MAX_N) then
     return false
   end
   out.best_of = out.value
@@ -158,13 +163,13 @@ function _M.read(out, p)
   return read_model(out, p)
     and read_stream(out, p)
     and read_choices(out, p)
-    and read_limit(out, p, TAGS.max_completion_tokens)
-    and read_limit(out, p, TAGS.max_output_tokens)
-    and read_limit(out, p, TAGS.max_tokens)
+    and read_limit(out, p, MAX_COMPLETION_TOKENS)
+    and read_limit(out, p, MAX_OUTPUT_TOKENS)
+    and read_limit(out, p, MAX_TOKENS)
     and read_llama_limit(out, p)
-    and check_prompt(out, p, TAGS.messages, false)
-    and check_prompt(out, p, TAGS.prompt, true)
-    and check_prompt(out, p, TAGS.input, true)
+    and check_prompt(out, p, MESSAGES, false)
+    and check_prompt(out, p, PROMPT, true)
+    and check_prompt(out, p, INPUT, true)
 end
 
 return _M

@@ -30,7 +30,8 @@ local TEXT, MEDIA, ROLE, MESSAGE, ITEM, TOKEN, INSTRUCTIONS, INPUT, DEFINITION =
 local _M = {}
 
 --- Number of members of one body that can hold prompt text (1-based slots).
-_M.SLOTS = 8
+local SLOTS = 8
+_M.SLOTS = SLOTS
 
 -- Bytes that JSON spends on the escapes that begin in [first, limit) beyond what they stand for, and the offset up to
 -- which that was looked at: the last one may reach over the limit.
@@ -81,10 +82,10 @@ function _M.new_tally()
   return {
     slot = 0,
     sampled = 0,
-    text = ffi_new("double[?]", _M.SLOTS + 1),
-    tokens = ffi_new("double[?]", _M.SLOTS + 1),
-    items = ffi_new("double[?]", _M.SLOTS + 1),
-    media = ffi_new("double[?]", _M.SLOTS + 1),
+    text = ffi_new("double[?]", SLOTS + 1),
+    tokens = ffi_new("double[?]", SLOTS + 1),
+    items = ffi_new("double[?]", SLOTS + 1),
+    media = ffi_new("double[?]", SLOTS + 1),
     opening_first = -1,
     opening_limit = -1,
     user_item = 0,
@@ -98,7 +99,7 @@ end
 
 --- Makes the tally ready for the next request.
 function _M.clear(tally)
-  local size = 8 * (_M.SLOTS + 1)
+  local size = 8 * (SLOTS + 1)
   tally.slot, tally.sampled = 0, 0
   ffi_fill(tally.text, size)
   ffi_fill(tally.tokens, size)

@@ -7,6 +7,7 @@ local bxor = require("bit").bxor
 local feed, feed_string, state = hash.feed, hash.feed_string, hash.state
 
 local TAGS, SLOTS = shape.TAGS, prompt.SLOTS
+local INPUT, MESSAGES = TAGS.input, TAGS.messages
 local CLOSE_OBJECT = 125
 
 local _M = {}
@@ -64,7 +65,7 @@ local function opening(out)
     return false
   end
   local tally, p = out.tally, out.p
-  local slot = out.kind == "responses" and TAGS.input or TAGS.messages
+  local slot = out.kind == "responses" and INPUT or MESSAGES
   local first, last = tally.opening_first, tally.opening_limit
   if tally.items[slot] == 0 or tally.user_item == 0 then
     return false

@@ -34,6 +34,7 @@ local ALL, space_end, TOO_MANY, walk = json.ALL, json.space_end, json.TOO_MANY, 
 
 local NAMES, TAGS, BY_KIND = shape.NAMES, shape.TAGS, shape.BY_KIND
 local LAST_STRICT = shape.LAST_STRICT
+local FUNCTIONS, INPUT, MESSAGES, PROMPT, TOOLS = TAGS.functions, TAGS.input, TAGS.messages, TAGS.prompt, TAGS.tools
 local SLOTS = prompt.SLOTS
 local QUOTE, OPEN_OBJECT = 34, 123
 
@@ -101,7 +102,7 @@ function on.ended(out, p, last)
     end
   end
   out.where[tag] = k
-  if tag == TAGS.tools or tag == TAGS.functions then
+  if tag == TOOLS or tag == FUNCTIONS then
     -- Chat templates print the definitions as JSON, names and all.
     out.tally.text[tag] = last - first
   end
@@ -158,10 +159,10 @@ local function sum_up(out, kind)
   out.prompt_tokens = tokens > 0 and tokens
   local items = tally.items
   if kind == "responses" then
-    out.messages = items[TAGS.input]
+    out.messages = items[INPUT]
   else
-    out.messages = items[TAGS.messages]
-    local prompts = items[TAGS.prompt] + items[TAGS.input]
+    out.messages = items[MESSAGES]
+    local prompts = items[PROMPT] + items[INPUT]
     out.prompts = prompts > 1 and prompts or 1
   end
 end

@@ -4,7 +4,6 @@ local ffi = require "ffi"
 local bytes = require "tokenweir.core.bytes"
 local shape = require "tokenweir.core.body.request_shape"
 
-local C = ffi.C
 local max, min = math.max, math.min
 local find_text = bytes.find_text
 local space_end = require("tokenweir.core.json.walk").space_end
@@ -30,6 +29,7 @@ double tw_strtod(const uint8_t *s, uint8_t **end) __asm__("strtod");
 ]]
 
 local _M = {}
+local strtod = ffi.C.tw_strtod
 
 local found = ffi.new("tw_sampling")
 
@@ -43,7 +43,7 @@ _M.found = found
 local function number_at(p, i, default)
   local c = p[i]
   if c >= 48 and c <= 57 or c == MINUS then
-    return (max(-MOST, min(C.tw_strtod(p + i, nil), MOST)))
+    return (max(-MOST, min(strtod(p + i, nil), MOST)))
   end
   return default
 end

@@ -8,10 +8,10 @@ local bytes = require "tokenweir.core.bytes"
 
 ffi.cdef [[ const uint8_t *tw_strchrnul(const uint8_t *s, int c) __asm__("strchrnul"); ]]
 
-local C = ffi.C
 local band, bnot, bor, bxor, lshift, rshift = bit.band, bit.bnot, bit.bor, bit.bxor, bit.lshift, bit.rshift
 local tonumber = tonumber
 local cast, ffi_new = ffi.cast, ffi.new
+local strchrnul = ffi.C.tw_strchrnul
 local find = bytes.find
 local words, int = ffi.typeof("const uint64_t *"), ffi.typeof("int32_t")
 
@@ -119,7 +119,7 @@ local function escaped_end(p, from, q, n)
       end
       seen, mark = 0, q
     end
-    q = C.tw_strchrnul(q + 1, QUOTE)
+    q = strchrnul(q + 1, QUOTE)
   end
   return -1
 end
@@ -128,7 +128,7 @@ end
 -- @param p const uint8_t *, with a quote at `i - 1`, readable in [0, n], `p[n] == 0`
 -- @treturn number or -1 when the string does not end or holds a NUL
 function _M.string_end(p, i, n)
-  local q = C.tw_strchrnul(p + i, QUOTE)
+  local q = strchrnul(p + i, QUOTE)
   if q[-1] ~= BACKSLASH then
     if q[0] == QUOTE then
       return q - p

@@ -21,7 +21,7 @@ local log, min = math.log, math.min
 local per_byte, read_sampling, scan = text_tokens.per_byte, sampling.read, words.scan
 local identity = require("tokenweir.core.identity").of
 
-local TAGS = shape.TAGS
+local FUNCTIONS, TOOLS = shape.TAGS.functions, shape.TAGS.tools
 local SYSTEM, USER, ASSISTANT, TOOL = turns.SYSTEM, turns.USER, turns.ASSISTANT, turns.TOOL
 local span, last_bytes = turns.span, turns.last_bytes
 
@@ -152,8 +152,8 @@ local function fill_form(x, out)
   x.system_bytes, x.assistant_bytes = log(1 + bytes[SYSTEM]), log(1 + last_bytes(of, ASSISTANT))
   x.assistant_mean = count[ASSISTANT] > 0 and log(1 + bytes[ASSISTANT] / count[ASSISTANT]) or 0
   x.tool_bytes, x.media = log(1 + bytes[TOOL]), out.media
-  x.tools = log(1 + tally.items[TAGS.tools] + tally.items[TAGS.functions])
-  x.tools_bytes = log(1 + tally.text[TAGS.tools] + tally.text[TAGS.functions])
+  x.tools = log(1 + tally.items[TOOLS] + tally.items[FUNCTIONS])
+  x.tools_bytes = log(1 + tally.text[TOOLS] + tally.text[FUNCTIONS])
   x.choices, x.stream = out.n, out.stream and 1 or 0
   x.max_tokens = out.max_tokens and log(1 + out.max_tokens) or 0
 end

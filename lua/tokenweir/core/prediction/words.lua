@@ -28,8 +28,9 @@ local BACKSLASH = 92
 local _M = { text = text, index = index, MOST_BYTES = found_in.MOST_BYTES, MOST_WORDS = MOST_WORDS }
 
 --- Number of different indices of words and pairs.
-_M.SPACE = word_hash.SPACE
-local MASK = _M.SPACE - 1
+local SPACE = word_hash.SPACE
+_M.SPACE = SPACE
+local MASK = SPACE - 1
 
 --- Forgets what was found.
 function _M.begin()
@@ -38,7 +39,7 @@ function _M.begin()
   text.bytes, text.lines, text.digits, text.marks, text.brackets, text.questions = 0, 0, 0, 0, 0, 0
   text.commas, text.stops, text.numbers, text.accents, text.ideographs, text.others = 0, 0, 0, 0, 0, 0
   ffi_fill(text.cue, 4 * 32)
-  ffi_fill(text.seen, _M.SPACE / 8)
+  ffi_fill(text.seen, SPACE / 8)
 end
 
 -- States become hashes, in place. What is not yet there is added to the distinct indices, and words that a cue or a
