@@ -2,6 +2,7 @@
 -- draws most of them once and counts in the rest.
 local bit = require "bit"
 local ffi = require "ffi"
+local fixed_array = require "tokenweir.core.fixed_array"
 
 local band, rshift, tobit = bit.band, bit.rshift, bit.tobit
 
@@ -9,10 +10,10 @@ local SIZE, COUNTED = 32, 8
 
 local _M = { SIZE = SIZE }
 
-local id = ffi.new("uint8_t[?]", SIZE)
+local id = fixed_array.new("uint8_t", SIZE)
 -- The digits that count, two by two, and what each byte's two digits look like there.
 local counted = ffi.cast("uint16_t *", id + (SIZE - COUNTED))
-local digits = ffi.new("uint16_t[256]")
+local digits = fixed_array.new("uint16_t", 256)
 for byte = 0, 255 do
   ffi.copy(digits + byte, ("%02x"):format(byte), 2)
 end

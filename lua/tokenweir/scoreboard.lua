@@ -7,6 +7,7 @@
 local bytes = require "tokenweir.core.bytes"
 local ffi = require "ffi"
 local clock = require "tokenweir.clock"
+local fixed_array = require "tokenweir.core.fixed_array"
 local load = require "tokenweir.core.backend.load"
 local queue_memory = require "tokenweir.core.queue.memory"
 local region = require "tokenweir.region"
@@ -24,7 +25,7 @@ local _M = { WORKERS = WORKERS }
 local map, flags  -- flags: uint8_t[WORKERS] over map.live
 local own, own_index
 local rows, row_workers, row_count, generation = {}, {}, 0, 0
-local seen_live = ffi.new("uint8_t[?]", WORKERS)
+local seen_live = fixed_array.new("uint8_t", WORKERS)
 
 -- What a worker gave back stays counted when it goes, or a later sum would be one that was there before. Its own count
 -- is odd until then: nobody takes what he sums up meanwhile for a sum.

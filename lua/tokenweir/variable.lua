@@ -1,6 +1,7 @@
 --- Reads and writes nginx's variables on the path of requests, and reads the status of the answer.
 local base = require "resty.core.base"
 local ffi = require "ffi"
+local fixed_array = require "tokenweir.core.fixed_array"
 -- These declare the functions that do it.
 require "resty.core.misc"
 require "resty.core.var"
@@ -14,7 +15,7 @@ local tobit = require("bit").tobit
 local LONGEST_NAME, LONGEST_PROBLEM = 64, 256
 
 local value, length = ffi.new("unsigned char *[1]"), ffi.new("size_t[1]")
-local lowercase, problem = ffi.new("unsigned char[?]", LONGEST_NAME), ffi.new("unsigned char[?]", LONGEST_PROBLEM)
+local lowercase, problem = fixed_array.new("uint8_t", LONGEST_NAME), fixed_array.new("uint8_t", LONGEST_PROBLEM)
 local reason = ffi.new("char *[1]")
 local digits = require("string.buffer").new()
 

@@ -2,13 +2,14 @@
 local bit = require "bit"
 local ffi = require "ffi"
 local bytes = require "tokenweir.core.bytes"
+local fixed_array = require "tokenweir.core.fixed_array"
 
 local band, bor, lshift, rshift = bit.band, bit.bor, bit.lshift, bit.rshift
 
 local ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 local PAD = 61
-local digit = ffi.new("uint8_t[256]")
-local letter = ffi.new("uint8_t[64]")
+local digit = fixed_array.new("uint8_t", 256)
+local letter = fixed_array.new("uint8_t", 64)
 ffi.fill(digit, 256, 255)
 for k = 0, 63 do
   letter[k] = ALPHABET:byte(k + 1)

@@ -3,6 +3,7 @@
 local ffi = require "ffi"
 local bit = require "bit"
 local bytes = require "tokenweir.core.bytes"
+local fixed_array = require "tokenweir.core.fixed_array"
 
 local band, bxor, rol, rshift, tohex = bit.band, bit.bxor, bit.rol, bit.rshift, bit.tohex
 local cast, copy = ffi.cast, ffi.copy
@@ -22,13 +23,13 @@ local _M = {}
 
 -- What is hashed, the lanes and the hash while they are reckoned: LuaJIT makes an object of each pointer and 64-bit
 -- number that is a variable where a loop begins.
-local source, lane, state = ffi.new("const uint8_t *[1]"), ffi.new("uint64_t[4]"), ffi.new("uint64_t[1]")
+local source, lane, state = ffi.new("const uint8_t *[1]"), fixed_array.new("uint64_t", 4), ffi.new("uint64_t[1]")
 
 -- What is left of the bytes, and what all of it can be read beyond them.
-local tail = ffi.new("uint8_t[40]")
+local tail = fixed_array.new("uint8_t", 40)
 local tail_words = ffi.cast("const uint64_t *", tail)
 -- For -2 .. 3, at 0 .. 5: all ones where it is more than 0.
-local mask = ffi.new("uint64_t[6]", { 0, 0, 0, -1ULL, -1ULL, -1ULL })
+local mask = fixed_array.new("uint64_t", 6, { 0, 0, 0, -1ULL, -1ULL, -1ULL })
 
 local kept = { false }
 

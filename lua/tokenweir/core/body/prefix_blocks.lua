@@ -3,6 +3,7 @@
 --
 -- What is hashed is the text as JSON has it, piece by piece: a client that writes the same text always writes it alike.
 local ffi = require "ffi"
+local fixed_array = require "tokenweir.core.fixed_array"
 local hash = require "tokenweir.core.hash"
 
 local feed_hash, hash_state = hash.feed, hash.state
@@ -33,7 +34,7 @@ ffi.cdef((DEFINITION:gsub("FEW", FEW)))
 local MOST, OF_A_SIZE, FIRST = 64, 16, 1024
 
 local few = ffi.typeof("tw_few_prefix_blocks")
-local sizes = ffi.new("double[?]", MOST + 1)
+local sizes = fixed_array.new("double", MOST + 1)
 for k = 0, MOST - 1 do
   sizes[k] = FIRST * 4 ^ ((k - k % OF_A_SIZE) / OF_A_SIZE)
 end

@@ -4,6 +4,7 @@
 -- Called for every message of long chats, so there is hardly a branch in it: what need not be kept is written to a
 -- place that nobody reads.
 local ffi = require "ffi"
+local fixed_array = require "tokenweir.core.fixed_array"
 
 local min = math.min
 
@@ -22,7 +23,7 @@ local SIZE = ffi.sizeof("tw_turns")
 --- Roles. The output of tools has none in responses; NONE stands where no message is being read.
 local TOOL, SYSTEM, USER, ASSISTANT, NONE = 0, 1, 2, 3, 4
 
-local role_of, size_of = ffi.new("int32_t[256]"), ffi.new("int32_t[256]")
+local role_of, size_of = fixed_array.new("int32_t", 256), fixed_array.new("int32_t", 256)
 for _, role in pairs { { "user", USER }, { "assistant", ASSISTANT }, { "system", SYSTEM }, { "developer", SYSTEM } } do
   local letter = role[1]:byte()
   role_of[letter], size_of[letter] = role[2], #role[1]

@@ -12,12 +12,13 @@
 -- Offsets are 0-based; a span `[first, last)` leaves out `last`.
 local ffi = require "ffi"
 local bytes = require "tokenweir.core.bytes"
+local fixed_array = require "tokenweir.core.fixed_array"
 local json_string = require "tokenweir.core.json.string"
 local nodes_of = require "tokenweir.core.json.node"
 -- Of its own, where this module itself is loaded once more: its loops are then compiled apart, too.
 local scalar = require("tokenweir.core.fresh").load "tokenweir.core.json.scalar"
 
-local ffi_new, ffi_string = ffi.new, ffi.string
+local ffi_string = ffi.string
 local find, same = bytes.find, bytes.same
 local string_end = require("tokenweir.core.json.quote").string_end
 local integers_end, is_digit = scalar.integers_end, scalar.is_digit
@@ -44,7 +45,7 @@ local CLOSE_OBJECT = 125
 local MORE, VALUE, NAME = 0, 1, 2
 
 -- Of the containers that are open: the byte that closes each, and the node of each.
-local closers = ffi_new("uint8_t[?]", MAX_DEPTH + 1)
+local closers = fixed_array.new("uint8_t", MAX_DEPTH + 1)
 local nodes = {}
 
 local function skip_spaces(p, i)

@@ -2,9 +2,9 @@
 --
 -- Costs come from the totals; the buckets are walked only for the cheapest one left, and only where the totals do not
 -- settle whether it has room. Nothing is allocated and nothing is sorted.
-local ffi = require "ffi"
 local contract = require "tokenweir.contract"
 local demand = require "tokenweir.core.backend.demand"
+local fixed_array = require "tokenweir.core.fixed_array"
 local room = require "tokenweir.core.backend.room"
 local rotation = require "tokenweir.core.policy.rotation"
 local stay = require "tokenweir.core.policy.stay"
@@ -24,9 +24,9 @@ local MOST = 1e300
 local CACHED_SHARE = 0.25
 
 -- One pick runs at a time in a worker, and none yields.
-local costs = ffi.new("double[?]", PLACES)
-local rooms = ffi.new("int32_t[?]", PLACES)
-local drawn = ffi.new("int32_t[?]", PLACES)
+local costs = fixed_array.new("double", PLACES)
+local rooms = fixed_array.new("int32_t", PLACES)
+local drawn = fixed_array.new("int32_t", PLACES)
 local own = {}
 
 local _M = {}

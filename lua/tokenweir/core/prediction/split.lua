@@ -9,6 +9,7 @@
 -- place.
 local bit = require "bit"
 local ffi = require "ffi"
+local fixed_array = require "tokenweir.core.fixed_array"
 local text = require("tokenweir.core.prediction.text").found
 -- Made in `words` it would be a new object each time.
 local found_words = text.word
@@ -16,7 +17,6 @@ local found_words = text.word
 local band, bnot, bor, bxor = bit.band, bit.bnot, bit.bor, bit.bxor
 local lshift, rol, rshift, tobit = bit.lshift, bit.rol, bit.rshift, bit.tobit
 local floor = math.floor
-local ffi_new = ffi.new
 
 local BACKSLASH, U = 92, 117
 
@@ -27,7 +27,7 @@ ffi.cdef "typedef struct { double counted, marks; int32_t letter, in_word, escap
 -- By byte, and by byte + 256 for one behind a backslash. `letter`: what it adds to the state of a word: itself, letters
 -- of ASCII in lower case; -1 where it is not plain. `in_word`: -1 if it is part of a word, else 0. `escape`: 256 for a
 -- backslash, else 0. `counted`, `marks`: what it adds to the counters, four of which share a double.
-local kinds = ffi_new("tw_byte_kind[512]")
+local kinds = fixed_array.new("tw_byte_kind", 512)
 local FIELD = 8192
 local LINES, DIGITS, MARKS, BRACKETS = 1, FIELD, FIELD ^ 2, FIELD ^ 3
 local COMMAS, STOPS, QUESTIONS, ACCENTS = 1, FIELD, FIELD ^ 2, FIELD ^ 3

@@ -14,6 +14,7 @@
 -- not wait for each other either. Both children stand side by side, and the upper levels of a tree in one cache line.
 local bit = require "bit"
 local ffi = require "ffi"
+local fixed_array = require "tokenweir.core.fixed_array"
 
 local arshift, band, bxor, rshift, tobit = bit.arshift, bit.band, bit.bxor, bit.rshift, bit.tobit
 local copy, ffi_new = ffi.copy, ffi.new
@@ -31,7 +32,7 @@ local NOTHING = MOST_FEATURES
 ffi.cdef "typedef struct { union { int32_t cut; float value; }; uint16_t child, feature; } tw_tree_node;"
 
 -- The vector's bits, and its whole numbers.
-local bits, numbers = ffi_new("int32_t[?]", MOST_FEATURES), ffi_new("int32_t[?]", MOST_FEATURES + 1)
+local bits, numbers = fixed_array.new("int32_t", MOST_FEATURES), fixed_array.new("int32_t", MOST_FEATURES + 1)
 
 -- Bits of 2^-80 and of 2^32. What is nearer to 0 counts as 0, what is farther as 2^32, so that no difference of two
 -- numbers leaves 32 bits.

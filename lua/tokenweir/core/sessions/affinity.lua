@@ -9,8 +9,8 @@
 --
 -- `memory`: `cache_memory.lua`; `rings`: `rings.lua`. One pick runs at a time in a worker, and none yields.
 local bit = require "bit"
-local ffi = require "ffi"
 local cache_memory = require "tokenweir.core.sessions.cache_memory"
+local fixed_array = require "tokenweir.core.fixed_array"
 local prefix_table = require "tokenweir.core.sessions.prefix_table"
 local ring = require "tokenweir.core.sessions.ring"
 local rings_of = require "tokenweir.core.sessions.rings"
@@ -39,11 +39,11 @@ local USUAL_SEQUENCES = 16
 local BACKENDS = cache_memory.BACKENDS
 
 -- What each backend has of the prompt at hand, by place, and how many of its blocks in a row it has.
-local credit = ffi.new("double[?]", BACKENDS)
-local depth = ffi.new("int32_t[?]", BACKENDS)
-local touched, touched_count = ffi.new("int32_t[?]", BACKENDS), 0
+local credit = fixed_array.new("double", BACKENDS)
+local depth = fixed_array.new("int32_t", BACKENDS)
+local touched, touched_count = fixed_array.new("int32_t", BACKENDS), 0
 -- By fleet index: whether it is a candidate.
-local marks, mark = ffi.new("int32_t[?]", BACKENDS + 1), 0
+local marks, mark = fixed_array.new("int32_t", BACKENDS + 1), 0
 
 local _M = { credit = credit }
 
