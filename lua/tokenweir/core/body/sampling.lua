@@ -2,6 +2,7 @@
 -- only, so nothing is refused here: what cannot be understood counts as not given.
 local ffi = require "ffi"
 local bytes = require "tokenweir.core.bytes"
+local fixed_array = require "tokenweir.core.fixed_array"
 local shape = require "tokenweir.core.body.request_shape"
 
 local max, min = math.max, math.min
@@ -31,7 +32,7 @@ double tw_strtod(const uint8_t *s, uint8_t **end) __asm__("strtod");
 local _M = {}
 local strtod = ffi.C.tw_strtod
 
-local found = ffi.new("tw_sampling")
+local found = fixed_array.new("tw_sampling", 1)
 
 --- The last request's (tw_sampling). `temperature`, `top_p`: -1 if not given. `stop`, `ignore_eos`, `logprobs`: 0 or 1.
 -- `min_tokens`, `thinking_budget`: tokens, 0 if not given. `tool_choice`: 0 left to the model, 1 no tool, 2 some tool

@@ -5,12 +5,13 @@
 local ffi = require "ffi"
 local bit = require "bit"
 local bytes = require "tokenweir.core.bytes"
+local fixed_array = require "tokenweir.core.fixed_array"
 
 ffi.cdef [[ const uint8_t *tw_strchrnul(const uint8_t *s, int c) __asm__("strchrnul"); ]]
 
 local band, bnot, bor, bxor, lshift, rshift = bit.band, bit.bnot, bit.bor, bit.bxor, bit.lshift, bit.rshift
 local tonumber = tonumber
-local cast, ffi_new = ffi.cast, ffi.new
+local cast = ffi.cast
 local strchrnul = ffi.C.tw_strchrnul
 local find = bytes.find
 local words, int = ffi.typeof("const uint64_t *"), ffi.typeof("int32_t")
@@ -28,7 +29,7 @@ local STRETCH = 4096
 
 -- By the backslashes among eight bytes (a bit each), plus 256 if the byte before escapes: which bytes are escaped (bits
 -- 0 to 7), and whether the last one escapes the byte that follows (bit 8).
-local ESCAPED = ffi_new("int32_t[512]")
+local ESCAPED = fixed_array.new("int32_t", 512)
 for before = 0, 1 do
   for backslashes = 0, 255 do
     local escaped, escapes = 0, before == 1
@@ -45,7 +46,7 @@ for before = 0, 1 do
 end
 
 -- The place of the lowest bit of a byte.
-local LOWEST = ffi_new("uint8_t[256]")
+local LOWEST = fixed_array.new("uint8_t", 256)
 for mask = 1, 255 do
   local k = 0
   while band(mask, lshift(1, k)) == 0 do

@@ -1,7 +1,7 @@
 --- Whether a session stays where it lives, or moves: to the cheapest backend, to its next choice on the ring, or home.
-local ffi = require "ffi"
 local contract = require "tokenweir.contract"
 local cache_memory = require "tokenweir.core.sessions.cache_memory"
+local fixed_array = require "tokenweir.core.fixed_array"
 local ring = require "tokenweir.core.sessions.ring"
 local room = require "tokenweir.core.backend.room"
 local transfer = require "tokenweir.core.sessions.transfer"
@@ -107,7 +107,7 @@ local function cheapest_move(view, request, own, stay, candidates, count, best, 
 end
 
 -- By member of a ring: whether it is still to be asked in this walk around it.
-local asked, walk = ffi.new("int32_t[?]", contract.numbers.max_backends + 1), 0
+local asked, walk = fixed_array.new("int32_t", contract.numbers.max_backends + 1), 0
 
 --- The next choice on the ring that is a candidate, has room and is not loaded; nil where there is none.
 local function next_on_ring(view, request, own, candidates, count)

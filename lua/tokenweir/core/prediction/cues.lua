@@ -3,7 +3,7 @@
 -- A Chinese character counts as a word, so that "翻译" is a pair. Numbers that state a length ("in 50 words", "list 10",
 -- "100字") are told by a number beside a unit; `stated.lua` puts the two together.
 local bit = require "bit"
-local ffi = require "ffi"
+local fixed_array = require "tokenweir.core.fixed_array"
 local word_hash = require "tokenweir.core.prediction.word_hash"
 
 local band, bor, lshift, rshift = bit.band, bit.bor, bit.lshift, bit.rshift
@@ -109,14 +109,14 @@ local MOST_IN_SLOT = 3
 local _M = {
   NAMES = NAMES, WORDS = WORDS, SENTENCES = SENTENCES, ITEMS = ITEMS, NUMBER = NUMBER, SLOTS = SLOTS, LIST = 4,
   --- A bit for each index of a word or pair: whether it may be a cue.
-  is_cue = ffi.new("int32_t[?]", word_hash.SPACE / 32),
+  is_cue = fixed_array.new("int32_t", word_hash.SPACE / 32),
   --- By the low bits of a hash: the first of the entries that may be meant, 0 for none.
-  slot = ffi.new("uint16_t[?]", SLOTS),
+  slot = fixed_array.new("uint16_t", SLOTS),
   --- Of an entry: its hash, the next one of the same slot, what it cues, and its value if it is a number.
-  hash = ffi.new("int32_t[?]", MOST),
-  next = ffi.new("uint16_t[?]", MOST),
-  kind = ffi.new("uint8_t[?]", MOST),
-  value = ffi.new("double[?]", MOST),
+  hash = fixed_array.new("int32_t", MOST),
+  next = fixed_array.new("uint16_t", MOST),
+  kind = fixed_array.new("uint8_t", MOST),
+  value = fixed_array.new("double", MOST),
 }
 
 -- The hash of one word or one pair, as `split.lua` comes to it: ASCII letters run together, other characters stand

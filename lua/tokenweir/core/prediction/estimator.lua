@@ -12,6 +12,7 @@ local ffi = require "ffi"
 local conformal = require "tokenweir.core.prediction.conformal"
 local distribution = require "tokenweir.core.prediction.output_distribution"
 local features = require "tokenweir.core.prediction.features"
+local fixed_array = require "tokenweir.core.fixed_array"
 local history = require "tokenweir.core.prediction.history"
 local identity = require "tokenweir.core.identity"
 local past = require "tokenweir.core.prediction.past"
@@ -47,7 +48,7 @@ local MOST_LOG = log(MOST_TOKENS)
 local _M = {}
 
 --- The vector of the request at hand.
-_M.x = features.new()
+_M.x = fixed_array.new("tw_features", 1)
 local x = _M.x
 local list = features.array(x)
 

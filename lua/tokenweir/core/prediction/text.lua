@@ -1,5 +1,6 @@
 --- What is found in the text at hand: one static structure, from `words.begin` to the next.
 local ffi = require "ffi"
+local fixed_array = require "tokenweir.core.fixed_array"
 
 --- Bytes of one part at most, and words that are kept of it (2 KB of prose have about 350).
 local MOST_BYTES, MOST_WORDS = 4096, 768
@@ -22,4 +23,4 @@ typedef struct {
 -- UTF-8), `lines` (line feeds), `digits`, `marks` (punctuation; `commas` and `stops` of it), `brackets` (of code),
 -- `numbers`, `questions`, `accents` (letters of other alphabets and accented ones), `ideographs`, `others`; `cue` by
 -- kind; `stated_*` lengths, 0 where none is stated. The others are of the part that is being read.
-return { found = ffi.new("tw_words"), MOST_BYTES = MOST_BYTES, MOST_WORDS = MOST_WORDS }
+return { found = fixed_array.new("tw_words", 1), MOST_BYTES = MOST_BYTES, MOST_WORDS = MOST_WORDS }
