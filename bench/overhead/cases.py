@@ -44,8 +44,12 @@ class StreamCase:
 class Plan:
     """How much is run."""
 
+    starts: int
+    """How often all systems are started anew: gateways of the same code differ, by what LuaJIT happens to
+    compile of it, and how."""
     requests: tuple[RequestCase, ...]
     rounds: int
+    """Of each case, in each of the starts; those of the streams as well."""
     seconds: int
     streams: StreamCase
 
@@ -59,19 +63,21 @@ _BODIES: tuple[tuple[int, Text], ...] = (
 )
 
 QUICK = Plan(
+    starts=3,
     requests=(
         RequestCase(2 * KIB, "prose", 1, _MAIN),
         RequestCase(2 * KIB, "prose", 64),
         RequestCase(220 * KIB, "prose", 64, _MAIN),
         RequestCase(220 * KIB, "code", 64, _MAIN),
     ),
-    rounds=3,
+    rounds=1,
     seconds=1,
-    streams=StreamCase(connections=16, rounds=9, seconds=0.7, systems=_MAIN),
+    streams=StreamCase(connections=16, rounds=3, seconds=0.7, systems=_MAIN),
 )
 FULL = Plan(
+    starts=3,
     requests=tuple(RequestCase(size, text, connections) for size, text in _BODIES for connections in (1, 64)),
-    rounds=5,
+    rounds=2,
     seconds=3,
-    streams=StreamCase(connections=32, rounds=20, seconds=1.5),
+    streams=StreamCase(connections=32, rounds=7, seconds=1.5),
 )
