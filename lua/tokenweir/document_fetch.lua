@@ -4,7 +4,6 @@ local cjson = require "cjson.safe"
 local check = require "tokenweir.core.documents.check"
 local clock = require "tokenweir.clock"
 local contract = require "tokenweir.contract"
-local disk = require "tokenweir.disk"
 local documents = require "tokenweir.documents"
 local state = require "tokenweir.state"
 
@@ -85,7 +84,6 @@ local function admit(name, text)
       pause()
     end
     state.refresh(now_ms(), true)
-    disk.save(name, text)
   elseif new == nil and not reason then
     return
   elseif new == nil then

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -59,6 +61,25 @@ def test_a_snapshot_from_disk_gives_way_to_a_lower_fence(
     redis_server.client().set("tw:snapshot", snapshot(7, 1))
     again = start_gateway()
     wait_until(lambda: again.json("state")["fence"] == 7)
+
+
+def test_what_a_worker_published_before_it_died_is_kept_by_the_one_that_polls_next(
+    gateway: Gateway, start_gateway: StartGateway, redis_server: RedisServer, publish: Publish
+) -> None:
+    wait_until(lambda: kept(gateway, "snapshot"), what="the copy on disk")
+    for fence in 5, 6:
+        publish(fence=fence)
+        wait_until(lambda fence=fence: gateway.json("state")["fence"] == fence)
+        for worker in gateway.nginx.workers():
+            os.kill(worker, signal.SIGKILL)
+        told = f'"fence": {fence}'
+        wait_until(
+            lambda told=told: any(told in path.read_text() for path in kept(gateway, "snapshot")),
+            what="the later copy on disk",
+        )
+    gateway.nginx.stop()
+    redis_server.stop()
+    assert start_gateway().json("state")["fence"] == 6
 
 
 def test_a_spoiled_file_on_disk_is_not_believed(
