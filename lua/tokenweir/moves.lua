@@ -14,6 +14,7 @@ local metrics = require "tokenweir.metrics"
 local redis = require "tokenweir.redis"
 local redis_clock = require "tokenweir.redis_clock"
 local region = require "tokenweir.region"
+local state = require "tokenweir.state"
 local stream_entry = require "tokenweir.stream_entry"
 
 local dict = ngx.shared.tokenweir_documents
@@ -30,6 +31,7 @@ local CAP, BATCH = NUMBERS.session_moves_cap, NUMBERS.session_moves_batch_bytes
 local HEAD = 14
 local UNSENT, LAST = "moves", "moves:last"
 local MOST_UNSENT = 4096        -- batches that wait in the dict while Redis is away
+local BATCHES_AT_ONCE = 64      -- of them, in a poll
 local ENTRIES_AT_ONCE = 1024
 local TRIM_EVERY = 600          -- polls between two cuts to the cap
 local GATHER_S = 0.005
@@ -77,7 +79,8 @@ local function send(premature)
     return
   end
   local batch = take_pending()
-  local settings = not premature and _M.settings
+  -- Nothing passes what waits already.
+  local settings = not premature and (dict:llen(UNSENT) or 0) == 0 and state.settings()
   local connection = settings and redis.connect(config.current.redis)
   local replies = connection and connection:pipeline { command(config.current.gateway_id, batch, life_of(settings)) }
   if replies and type(replies[1]) == "string" then
@@ -111,14 +114,15 @@ end
 --- Adds the commands of a poll: what could not be sent before.
 -- @return table for `take`
 function _M.compose(commands, gateway, settings)
-  _M.settings = settings
-  local asked = {}
+  local asked = { first = #commands + 1, batches = {} }
   polls = polls + 1
-  local batch = settings and dict:lpop(UNSENT)
-  if batch then
-    asked.batch = batch
+  for k = 1, settings and BATCHES_AT_ONCE or 0 do
+    local batch = dict:lpop(UNSENT)
+    if not batch then
+      break
+    end
+    asked.batches[k] = batch
     commands[#commands + 1] = command(gateway, batch, life_of(settings))
-    asked.written = #commands
   end
   if polls % TRIM_EVERY == 0 then
     commands[#commands + 1] = { "XTRIM", KEY, "MAXLEN", "~", CAP }
@@ -126,11 +130,12 @@ function _M.compose(commands, gateway, settings)
   return asked
 end
 
---- What was asked for failed: what was to be sent is kept.
-function _M.failed(asked)
-  if asked.batch then
-    dict:lpush(UNSENT, asked.batch)
-    asked.batch = nil
+--- Takes the replies of a poll: what was not confirmed waits again.
+function _M.take(replies, asked)
+  for k = #asked.batches, 1, -1 do
+    if type(replies[asked.first + k - 1]) ~= "string" then
+      dict:lpush(UNSENT, asked.batches[k])
+    end
   end
 end
 
@@ -152,14 +157,6 @@ local function apply(batch, fleet, settings, now, age_ms)
     end
     at = at + HEAD + length
   end
-end
-
---- Takes the replies of a poll.
-function _M.take(replies, asked)
-  if asked.batch and type(replies[asked.written]) ~= "string" then
-    _M.failed(asked)
-  end
-  asked.batch = nil
 end
 
 local function apply_entries(entries, fleet, settings, now)

@@ -33,7 +33,7 @@ local _M = {}
 
 local polling = false
 local polls, failures, retry_at = 0, 0, 0
-local known_ids = {}
+local known_ids                 -- of the other gateways; nil where another worker has polled since they were told
 
 --- Lets another worker poll at once; when this one drains.
 function _M.yield()
@@ -74,8 +74,8 @@ local function compose(known, now)
     { "ZADD", KEYS.gateways, wall, id },
     { "ZREVRANGE", KEYS.gateways, 0, MOST_PEERS },
   }
-  local places = { ids = 3, documents = document_fetch.ask(commands, documents_due(), now) }
-  if #known_ids > 0 then
+  local places = { ids = 3, documents = document_fetch.ask(commands, documents_due(), now), peers = known_ids }
+  if known_ids and #known_ids > 0 then
     local keys = { "MGET" }
     for k = 1, #known_ids do
       keys[k + 1] = KEYS.gateway .. known_ids[k]
@@ -103,8 +103,8 @@ end
 local function take_peers(replies, places, known)
   local own_id = config.current.gateway_id
   local leases = places.leases and replies[places.leases] or {}
-  if not redis_state.refusal(leases) then
-    dict:set("peers", peers.apply(known_ids, leases, known.fleet, own_id, now_ms()))
+  if places.peers and not redis_state.refusal(leases) then
+    dict:set("peers", peers.apply(places.peers, leases, known.fleet, own_id, now_ms()))
   end
   local ids = replies[places.ids]
   if not redis_state.refusal(ids) then
@@ -143,13 +143,12 @@ local function poll(now)
   local commands, places = compose(known, now)
   local replies
   replies, err = connection:pipeline(commands)
+  -- First what was sent: what is still to be fetched may fail.
+  sessions.take(replies or {}, places.sessions, now)
+  moves.take(replies or {}, places.moves)
   if not replies then
-    moves.failed(places.moves)
     return fail(err, now)
   end
-  -- First what was sent: what is still to be fetched may fail.
-  sessions.take(replies, places.sessions, now)
-  moves.take(replies, places.moves)
   local ok
   ok, err = take(connection, replies, places, known)
   if not ok then
@@ -172,6 +171,7 @@ end
 -- @return boolean whether this worker is the gateway's poller
 function _M.tick(now)
   if not poller_lock.hold(now) then
+    known_ids = nil
     return false
   end
   disk.flush(now)

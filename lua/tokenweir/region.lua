@@ -128,7 +128,8 @@ function _M.begin_peers()
   end
   local next = 1 - map.peers_current
   fill(map.peers[next], map.peers_used[next] * load.SIZE)
-  map.peers_used[next] = 0
+  -- A worker that dies before `end_peers` may have touched any of them.
+  map.peers_used[next] = layout.BACKENDS
   return map.peers[next]
 end
 

@@ -13,6 +13,7 @@ local session = require "tokenweir.core.body.session"
 local stream_entry = require "tokenweir.stream_entry"
 
 local dict = ngx.shared.tokenweir_documents
+local exiting = ngx.worker.exiting
 local known_sessions = region.known_sessions
 local concat = table.concat
 local floor, max = math.floor, math.max
@@ -34,7 +35,6 @@ local _M = {}
 
 local pair = ffi.new("int32_t[2]")
 local fresh, fresh_count = {}, 0
-local unsent                    -- texts that Redis has not confirmed
 local write_at, writes = 0, 0
 
 --- Tells the session of a request: `r.session`, `r.session_set` (false where nothing tells one).
@@ -53,16 +53,6 @@ function _M.known(r, settings, now)
   return r.kind == "responses" and r.parsed.kind and text(r.parsed, "previous_response_id", 1024) ~= nil
 end
 
---- A request of the session has got a backend.
-function _M.served(r, settings, now)
-  local a = r.session
-  if a and mark(known_sessions(), a, r.session_set, now, settings.sessions.memory_ms) then
-    pair[0], pair[1] = a, r.session_set
-    fresh_count = fresh_count + 1
-    fresh[fresh_count] = ffi.string(pair, 8)
-  end
-end
-
 --- Hands what this worker marked to the one that writes to Redis; from a timer.
 function _M.hand_over()
   if fresh_count == 0 then
@@ -77,20 +67,31 @@ function _M.hand_over()
   fresh_count = 0
 end
 
-local function gather()
-  if unsent then
-    return unsent
+--- A request of the session has got a backend.
+function _M.served(r, settings, now)
+  local a = r.session
+  if a and mark(known_sessions(), a, r.session_set, now, settings.sessions.memory_ms) then
+    pair[0], pair[1] = a, r.session_set
+    fresh_count = fresh_count + 1
+    fresh[fresh_count] = ffi.string(pair, 8)
+    if exiting() then
+      -- Timers have stopped in a worker that drains.
+      _M.hand_over()
+    end
   end
-  local parts, count = {}, 0
+end
+
+-- All texts that wait.
+local function gather()
+  local texts, count = {}, 0
   repeat
     local part = dict:lpop(QUEUE)
     if part then
       count = count + 1
-      parts[count] = part
+      texts[count] = part
     end
   until not part
-  unsent = count > 0 and concat(parts) or nil
-  return unsent
+  return count > 0 and texts or nil
 end
 
 --- Adds the commands of this poll to a pipeline: what is new here, and a look at what others wrote.
@@ -99,8 +100,9 @@ end
 function _M.compose(commands, gateway, settings, now)
   local asked = { read = #commands + 1 }
   commands[asked.read] = { "XRANGE", KEY, dict:get(LAST) or "-", "+", "COUNT", ENTRIES_AT_ONCE }
-  local batch = settings and now >= write_at and gather()
-  if batch then
+  asked.texts = settings and now >= write_at and gather() or nil
+  if asked.texts then
+    local batch = concat(asked.texts)
     write_at, writes = now + WRITE_EVERY_MS, writes + 1
     local oldest = floor(redis_clock.ms(now) - core.LIFE * settings.sessions.memory_ms)
     for from = 1, #batch, 8 * BATCH do
@@ -139,12 +141,15 @@ function _M.take(replies, asked, now)
       dict:set(LAST, following(entries[#entries][1]))
     end
   end
-  if asked.written then
-    local reply = replies[asked.last]
-    if type(reply) == "string" then
-      metrics.add("sessions_announced", asked.written)
-      unsent = nil
-    end
+  if not asked.texts then
+    return
+  elseif type(replies[asked.last]) == "string" then
+    metrics.add("sessions_announced", asked.written)
+    return
+  end
+  -- Not confirmed: they wait again, for whichever worker polls next.
+  for k = #asked.texts, 1, -1 do
+    dict:lpush(QUEUE, asked.texts[k])
   end
 end
 

@@ -25,9 +25,11 @@ def start_gateway(
     def start(
         name: str = "gw-1",
         workers: int = 2,
+        *,
         redis: dict[str, Any] | None = None,
         detached: bool = False,
         extra: str = "",
+        poll_ms: int = 100,
     ) -> Gateway:
         folder = tmp_path / name
         folder.mkdir(exist_ok=True)
@@ -38,6 +40,7 @@ def start_gateway(
                     "gateway_id": name,
                     "state_dir": str(folder),
                     "redis": {**target, **(redis or {})},
+                    "poll_ms": poll_ms,
                 }
             )
         )

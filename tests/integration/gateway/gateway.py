@@ -27,6 +27,8 @@ LOCATIONS = (
     "use",
     "let_go",
     "offer",
+    "tell",
+    "die_in_sums",
     "published",
 )
 

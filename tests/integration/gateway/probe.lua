@@ -1,19 +1,26 @@
 -- Endpoints that use the gateway's shared state directly, so that tests need no engine.
 local cjson = require "cjson.safe"
 local clock = require "tokenweir.clock"
+local ffi = require "ffi"
 local documents = require "tokenweir.documents"
 local events = require "tokenweir.events"
 local lease = require "tokenweir.lease"
 local ledger = require "tokenweir.ledger"
 local load = require "tokenweir.core.backend.load"
 local metrics = require "tokenweir.metrics"
+local moves = require "tokenweir.moves"
 local passive_health = require "tokenweir.passive_health"
 local peers = require "tokenweir.peers"
+local poller_lock = require "tokenweir.poller_lock"
 local queue_lines = require "tokenweir.queue_lines"
 local init_worker = require "tokenweir.init_worker"
+local region = require "tokenweir.region"
 local scoreboard = require "tokenweir.scoreboard"
 local state = require "tokenweir.state"
 
+ffi.cdef "int kill(int pid, int signal);"
+
+local KILL = 9
 local RECORD = '"id":"%s-%d","model":"llama","backend":"gpu-a","kind":"chat","outcome":"ok","total_ms":12.5'
 
 local _M = {}
@@ -219,6 +226,26 @@ function _M.start()
   lease.provide_key_use(function()
     return cjson.decode(ngx.shared.tokenweir_metrics:get("use") or "{}")
   end)
+end
+
+--- Tells of `count` moves, one after the other, unless this is the worker that polls.
+function _M.tell()
+  local count = poller_lock.is_held() and 0 or tonumber(ngx.var.arg_count)
+  for k = 1, count do
+    moves.tell(k, 0, "gpu-a", 0, moves.SESSION)
+    ngx.sleep(0.01)
+  end
+  answer { told = count }
+end
+
+--- Dies while it adds up what other gateways have on a backend, be it that nobody else does at this moment.
+function _M.die_in_sums()
+  local known, index = known_and_index()
+  local sums = region.begin_peers()
+  if sums then
+    sums[known.fleet.place[index]].n = 7
+    ffi.C.kill(ngx.worker.pid(), KILL)
+  end
 end
 
 function _M.wait()

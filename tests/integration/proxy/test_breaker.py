@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ import httpx
 import pytest
 
 from tests.integration.proxy.gateway import Gateway, backend, sha256
-from tests.integration.servers import quickest, wait_until
+from tests.integration.servers import quickest, replace_workers, wait_until
 from tests.integration.upstream import Answer, Upstream, held
 from tokenweir.contract.records import ModelControl
 
@@ -111,6 +112,41 @@ def test_known_sessions_survive_a_reload_and_a_new_start(
     other.publish(backend(upstream), models=REFUSE_NEW)
     assert ask(other, "two", {"X-Session-ID": "s2"}).status_code == 503
     wait_until(lambda: ask(other, "two", {"X-Session-ID": "s1"}).status_code == 200, what="the known session")
+
+
+def announced(gateway: Gateway) -> int:
+    """Batches of known sessions in Redis."""
+    return int(gateway.redis.xlen("tw:sessions:known"))
+
+
+def test_sessions_that_redis_refused_are_told_by_the_worker_that_polls_next(gateway: Gateway) -> None:
+    gateway.redis.execute_command("ACL", "SETUSER", "default", "-xadd")
+    assert ask(gateway, headers={"X-Session-ID": "s1"}).status_code == 200
+    wait_until(lambda: "xadd" in gateway.error_log(), what="the refusal")
+    replace_workers(gateway.workers)
+    gateway.redis.execute_command("ACL", "SETUSER", "default", "+xadd")
+    wait_until(lambda: announced(gateway) == 1, what="the session in Redis")
+
+
+def test_a_session_that_a_draining_worker_serves_is_told(narrow: Gateway, upstream: Upstream) -> None:
+    first = held()
+    upstream.answer = Answer(permits=first)
+    streams = [narrow.open({"X-Session-ID": "s1"}, stream=True)]
+    wait_until(lambda: announced(narrow) == 1, what="the first session in Redis")
+    streams.append(narrow.open({"X-Session-ID": "s2"}, stream=True))
+    wait_until(lambda: narrow.metric("tokenweir_queue_depth") == 1, what="the second request")
+    before = set(narrow.workers())
+    narrow.signal(signal.SIGHUP)
+    wait_until(lambda: len(set(narrow.workers()) - before) == 2, what="new workers")
+    wait_until(lambda: narrow.error_log().count("gracefully shutting down") >= 2, what="the drain")
+    second = held()
+    upstream.answer = Answer(permits=second)
+    first.release(100)
+    wait_until(lambda: announced(narrow) == 2, what="the second session in Redis")
+    second.release(100)
+    for stream in streams:
+        assert b"[DONE]" in stream.getresponse().read()
+        stream.close()
 
 
 def test_another_gateway_hears_of_a_session_within_a_second(
