@@ -6,7 +6,7 @@ ended for want of memory; or it served and now refuses connections for a moment:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -29,6 +29,8 @@ class Failure:
 
     cause: Cause
     text: str
+    at: float = field(default=float("inf"), compare=False)
+    """When it happened, monotonic ms, where that is known better than that it is so now."""
 
 
 class FailureWatch:
@@ -118,4 +120,4 @@ class ContainerWatch:
             ended = f"it ended with exit status {container.exit_code}"
         else:
             ended = "a process in it was killed"
-        return Failure(Cause.OUT_OF_MEMORY, f"its container ran out of memory: {ended}")
+        return Failure(Cause.OUT_OF_MEMORY, f"its container ran out of memory: {ended}", at)

@@ -82,8 +82,8 @@ class ControlLoop:
         held = self._gateways.leased(record.backend)[1]
         member.cost.completed(record, self._gateways.in_flight(record.backend), held, told, now)
         if record.error:
-            self.margin.out_of_memory(now)
-        if record.error == "out_of_memory":
+            self.margin.out_of_memory(at)
+        if record.error == "out_of_memory" and not self.recovery.is_history(record.backend, at):
             member.failures.said_out_of_memory(now)
             return True
         return False
@@ -123,6 +123,7 @@ class ControlLoop:
         members = self._fleet.members
         return {
             "alerts": self.alerts.dump(),
+            "margin": self.margin.dump(now),
             "models": self.pools.dump(),
             "ramps": {name: member.ramp.dump() for name, member in members.items() if member.ramp.going_on},
             "warming": [name for name, member in members.items() if member.warming is not None],
@@ -137,6 +138,8 @@ class ControlLoop:
         """Show what the leader decided, as of a dump of `age_ms` ago. Raises ValueError, KeyError, TypeError,
         AttributeError on a strange one."""
         self.alerts.restore(state.get("alerts", ()))
+        if "margin" in state:
+            self.margin.restore(state["margin"], now - age_ms)
         self.recovery.restore(state, now - age_ms)
         self.pools.restore(state["models"], now)
         for name, member in self._fleet.members.items():

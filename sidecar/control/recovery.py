@@ -16,6 +16,7 @@ from sidecar.control.margin import Margin
 from sidecar.control.member import Member
 from sidecar.control.restart import Order, Plan, Restarts, Stage, is_long
 from sidecar.control.xid import Remedy, describe, remedy
+from sidecar.telemetry.readings import XidEvent
 from tokenweir.config import Config
 from tokenweir.config.control import RestartConfig
 from tokenweir.contract.records import Role, State
@@ -27,6 +28,8 @@ RENEWAL_MS: Final = 15_000
 as restarted: not every engine's counters tell."""
 FRESH_MS: Final = 10_000
 """What happened longer ago, while another sidecar led, was that one's to act on."""
+SEEN_LATER_MS: Final = 2000
+"""So much later than by the sidecar that acted on it an error of a GPU may be seen by the next."""
 
 
 class Recovery:
@@ -74,6 +77,13 @@ class Recovery:
             and plan.failure.cause is Cause.OUT_OF_MEMORY
             and plan.stage in {Stage.WANTED, Stage.ORDERED, Stage.AWAITED}
         )
+
+    def is_history(self, backend: str, at: float) -> bool:
+        """Whether an engine that a request met at monotonic `at` is no longer there, or is being restarted
+        since: records come late, and come again to the sidecar that takes over."""
+        member = self._fleet.members.get(backend)
+        renewed = member is not None and member.renewed_at is not None and at <= member.renewed_at
+        return renewed or self.restarts.began_since(backend, at)
 
     # What an operator and the operations report
 
@@ -145,11 +155,14 @@ class Recovery:
     def _failures(self, config: Config, now: float) -> None:
         for name, member in self._fleet.members.items():
             for event in member.xids.new(member.record.xids):
-                self._xid(name, member, describe(event), remedy(event.code), now)
+                self._xid(name, member, event, now)
             if _rests(member, config):
                 member.failures.rests()
                 continue
             failure = member.containers.verdict(member.record.container, now)
+            if failure is not None and self.restarts.began_since(name, failure.at):
+                # The sidecar that led before has acted on it.
+                failure = None
             failure = failure or member.failures.verdict(now, config.restart.crash_hold)
             if failure is None:
                 continue
@@ -157,7 +170,10 @@ class Recovery:
                 self._margin.out_of_memory(now)
             self._want(config, name, member, failure, now)
 
-    def _xid(self, name: str, member: Member, text: str, what: Remedy, now: float) -> None:
+    def _xid(self, name: str, member: Member, event: XidEvent, now: float) -> None:
+        text, what = describe(event), remedy(event.code)
+        if what is Remedy.RESTART and self.restarts.began_since(name, event.at - SEEN_LATER_MS):
+            return
         log.warning("gpu_xid", backend=name, text=text, remedy=what.value)
         if what is Remedy.REMOVE:
             self.taken_out[name] = f"taken out: {text}; no restart mends it"

@@ -111,6 +111,11 @@ class Restarts:
             return None
         return f"restart {plan.stage.value}: {plan.failure.text}" + (f"; {plan.text}" if plan.text else "")
 
+    def began_since(self, backend: str, at: float) -> bool:
+        """Whether a restart of the backend began at or after monotonic `at`, within the last hour."""
+        plan = self.plans.get(backend)
+        return plan is not None and bool(plan.begun) and at <= plan.begun[-1]
+
     def want(self, backend: str, group: str, failure: Failure, now: float) -> bool:
         """Ask for a restart; returns whether it was not asked for already."""
         plan = self.plans.setdefault(backend, Plan(group))

@@ -13,7 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.integration.sidecar.conftest import backend, until
+from tests.integration.sidecar.conftest import backend, snapshot, until
+from tests.integration.sidecar.test_completions import record, send, stats
 from tests.integration.sidecar.test_operations import QUICK, program
 from tests.integration.sidecar.test_snapshot import put_lease
 
@@ -144,3 +145,25 @@ async def test_a_promotion_that_was_cut_off_is_done_by_the_next(stage, store, en
     await asyncio.to_thread(spare.start)
     await until(lambda: backend(store, "s").get("state") == "ready", what="the spare in service")
     assert backend(store, "s")["role"] == "active"
+
+
+async def test_an_engine_that_told_of_its_want_of_memory_is_restarted_once_though_its_sidecar_is_cut_off(
+    stage, store, engines
+):
+    made = await stage([{"id": "a", "url": engines().url}, {"id": "b", "url": engines().url}])
+    await until(lambda: backend(store, "a").get("state") == "ready", what="a ready")
+    configured = snapshot(store)["thresholds"]["z"]
+    send(store, [record()])
+    await until(lambda: stats(store).get("count") == 1, what="the first record")
+    # The figures were stored a moment ago: what comes now is handed out again after the death of the sidecar.
+    send(store, [record(1, outcome="upstream_error", output=None, error="out_of_memory")], first=1)
+    await made.until_told("restart")
+    widened = snapshot(store)["thresholds"]["z"]
+    assert widened > configured
+    made.kill()
+    sidecar = await made.follow()
+    await until(lambda: sidecar.plane.completions.batches, what="the record again")
+    published = sidecar.plane.publisher.published
+    await until(lambda: sidecar.plane.publisher.published >= published + 10, what="some ticks")
+    assert made.told() == ["restart"]
+    assert configured < snapshot(store)["thresholds"]["z"] <= widened

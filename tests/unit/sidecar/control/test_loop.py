@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from sidecar.control.alerts import Kind
 from sidecar.control.warm_up import WarmUp
 from sidecar.telemetry.health import Look
-from sidecar.telemetry.readings import XidEvent
+from sidecar.telemetry.readings import ContainerReading, XidEvent
 from tests.unit.sidecar.control.scene import Scene, fleet
 from tokenweir.contract.records import State
 
@@ -129,6 +130,31 @@ def test_an_error_of_long_ago_is_not_acted_on_by_who_takes_over():
     stage.tick(leading=False)
     assert stage.run(3) == [("restart", "c")]
     assert stage["a"].state is State.READY
+
+
+def test_who_takes_over_does_not_act_again_on_what_the_leader_has_acted_on():
+    stage = fleet("a", "b", "c")
+    stage["a"].record.xids.append(XidEvent(stage.now + 1, 45, "GPU-a"))
+    dead = ContainerReading(at=0, source="docker", state="exited", oom_killed=True, ended_at=stage.now + 1)
+    stage["b"].containers.pass_over(stage.now)
+    stage["b"].record.container = dead
+    assert sorted(stage.run(1)) == [("restart", "a"), ("restart", "b")]
+    other = fleet("a", "b", "c")
+    shift = other.now - stage.now
+    # It sees the error of the GPU by a look of its own, a moment later.
+    other["a"].record.xids.append(XidEvent(other.now + 1, 45, "GPU-a"))
+    other["b"].containers.pass_over(0)
+    other["b"].record.container = replace(dead, ended_at=dead.ended_at + shift)
+    other.loop.restore(json.loads(json.dumps(stage.loop.dump(stage.now))), other.now)
+    assert not [order for order in other.run(10) if order[0] == "restart"]
+
+
+def test_who_takes_over_keeps_the_margin_that_an_out_of_memory_has_widened():
+    stage, other = fleet("a", "b"), fleet("a", "b")
+    stage.loop.margin.out_of_memory(stage.now)
+    other.loop.restore(json.loads(json.dumps(stage.loop.dump(stage.now))), other.now)
+    widened = stage.loop.thresholds(stage.config, stage.now).z
+    assert other.loop.thresholds(other.config, other.now).z == widened > stage.config.thresholds.z
 
 
 def test_what_is_told_of_a_backend_goes_with_it():

@@ -15,6 +15,21 @@ from tests.unit.sidecar.control.scene import fleet, warmed
 from tokenweir.contract.records import Completion, State
 
 
+def out_of_memory(stage, at):
+    """A record of a request that met an engine without memory at `at` comes now."""
+    record = Completion(
+        id="r",
+        gateway="g",
+        time_ms=1,
+        model="m",
+        backend="a",
+        kind="chat",
+        outcome="upstream_error",
+        error="out_of_memory",
+    )
+    return stage.loop.completed(record, at, stage.now)
+
+
 def test_a_crashed_engine_is_out_within_a_second_restarted_warmed_and_ramped():
     stage = fleet("a", "b")
     stage.looks["a"] = Look.REFUSED
@@ -49,23 +64,37 @@ def test_a_crashed_engine_that_is_back_before_its_restart_is_left_alone():
 
 def test_an_engine_that_says_it_is_out_of_memory_is_out_at_once_and_restarted():
     stage = fleet("a", "b")
-    record = Completion(
-        id="r",
-        gateway="g",
-        time_ms=1,
-        model="m",
-        backend="a",
-        kind="chat",
-        outcome="upstream_error",
-        error="out_of_memory",
-    )
-    assert stage.loop.completed(record, stage.now, stage.now)
+    assert out_of_memory(stage, stage.now)
     orders = stage.tick()
     assert [order.backend for order in orders.restarts] == ["a"]
     assert stage["a"].state is State.DOWN
     assert "out of memory" in stage["a"].reason
     assert stage.control().level == 3
     assert stage.loop.thresholds(stage.config, stage.now).z > stage.config.thresholds.z
+
+
+def test_what_is_told_late_of_an_engine_that_is_being_restarted_does_not_restart_it_again():
+    stage = fleet("a", "b")
+    fell = stage.now
+    out_of_memory(stage, fell)
+    assert stage.run(1) == [("restart", "a")]
+    stage.loop.recovery.restarted("a", True, "container restarted", stage.now)
+    out_of_memory(stage, fell + 100)
+    assert stage.run(5) == []
+    assert stage.loop.recovery.restarts.stage("a") is Stage.AWAITED
+    out_of_memory(stage, stage.now)
+    assert ("restart", "a") in stage.run(300)
+
+
+def test_what_is_told_late_of_an_engine_that_has_gone_does_not_restart_the_one_that_is_there():
+    stage = fleet("a", "b")
+    fell = stage.now
+    stage.run(5)
+    stage.tokens["a"] = 0.0
+    stage.run(2)
+    out_of_memory(stage, fell)
+    assert ("restart", "a") not in stage.run(5)
+    assert stage["a"].failures.verdict(stage.now, 1000) is None
 
 
 def test_without_an_actuator_it_is_only_told():
