@@ -7,17 +7,17 @@ import tempfile
 from pathlib import Path
 
 
-def write_atomically(path: Path, text: str, mode: int, owner: tuple[int, int] | None = None) -> None:
+def write_atomically(path: Path, text: str | bytes, mode: int, owner: tuple[int, int] | None = None) -> None:
     """Replace `path`, whose folder is made where it is missing. `owner` is (user, group) by number, None for
     this process's. Raises OSError, which names the file; the old text stays then."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(descriptor, "w") as file:
+        with os.fdopen(descriptor, "wb") as file:
             os.fchmod(file.fileno(), mode)
             if owner is not None:
                 os.fchown(file.fileno(), *owner)
-            file.write(text)
+            file.write(text.encode() if isinstance(text, str) else text)
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).replace(path)

@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import redis
 import yaml
 
-from model.__main__ import FOLDER, LOCK
+from model.cli import FOLDER, LOCK, save, uninterrupted
+from model.evaluation import Scores
 from model.publication import KEPT, Publication, RollbackError
+from model.training_run import Trained
 from tests.integration.servers import ROOT, RedisServer
 from tokenweir.contract import names
 from tokenweir.stack.settings import read
 
 PASSWORD = "only-for-this-test"
+
+
+def trained(version: str) -> Trained:
+    """What came of a training, as far as it is kept in files."""
+    nothing = np.zeros(0)
+    scores = Scores(**{field.name: 0 for field in dataclasses.fields(Scores)})
+    return Trained(version, "{}", {}, scores, None, scores, {}, nothing, nothing, b"", scores)
 
 
 def document(version: str) -> str:
@@ -217,3 +229,76 @@ def test_a_training_waits_for_one_that_runs(config: Path, tmp_path: Path) -> Non
         assert waiting.poll() is None
     said, _ = waiting.communicate(timeout=120)
     assert "published" in said
+
+
+INTERRUPTED = "interrupted; nothing was published"
+
+
+def begin(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "model", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_an_interrupted_training_publishes_nothing_and_says_so(
+    config: Path, publication: Publication, tmp_path: Path
+) -> None:
+    data = str(lines(tmp_path / "data.jsonl", 1200))
+    training = begin("train", "--config", str(config), "--data", data)
+    assert training.stdout is not None
+    while not training.stdout.readline().startswith("  2 of 12"):
+        assert training.poll() is None
+    training.send_signal(signal.SIGINT)
+    _, told = training.communicate(timeout=120)
+    assert (training.returncode, told.strip()) == (130, INTERRUPTED)
+    assert publication.current() is None
+    assert [path.name for path in (read(config).state.root / FOLDER).iterdir()] == [LOCK]
+
+
+def test_a_training_that_waits_for_another_can_be_interrupted(config: Path) -> None:
+    folder = read(config).state.root / FOLDER
+    folder.mkdir(parents=True)
+    with (folder / LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        waiting = begin("train", "--config", str(config))
+        assert waiting.stdout is not None
+        assert "another training runs" in waiting.stdout.readline()
+        waiting.send_signal(signal.SIGINT)
+        _, told = waiting.communicate(timeout=120)
+    assert (waiting.returncode, told.strip()) == (130, INTERRUPTED)
+
+
+def test_an_interrupt_while_the_libraries_are_read_ends_it_without_a_traceback() -> None:
+    code = (
+        "import os, runpy, signal, sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'sklearn': os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "sys.argv = ['model', 'train']\n"
+        "runpy.run_module('model', run_name='__main__')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr.strip() == "interrupted; nothing was changed"
+
+
+def test_what_has_begun_to_be_published_is_published_whatever_the_interrupt() -> None:
+    heard = signal.getsignal(signal.SIGINT)
+    with uninterrupted():
+        os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is heard
+
+
+def test_of_many_trainings_the_files_of_the_latest_stay(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("model.calibration.plot", lambda *_: None)
+    made = [f"2026120{day}T000000Z-00000000" for day in range(1, KEPT + 4)]
+    for version in made:
+        save(trained(version), tmp_path)
+    assert sorted(path.stem for path in tmp_path.glob("2*.json")) == made[-KEPT - 1 :]
+    assert json.loads((tmp_path / "report.json").read_text())["version"] == made[-1]
