@@ -24,6 +24,7 @@ from sidecar.exchange import Exchange
 from sidecar.identity import sidecar_id
 from sidecar.leader import Leader, NotLeaderError
 from sidecar.learning.deviation import FLEET
+from sidecar.learning.kept_models import KeptModels
 from sidecar.learning.loops import LearningLoops
 from sidecar.learning.retraining import Retraining
 from sidecar.learning.small_model import SmallModel
@@ -132,6 +133,7 @@ class ControlPlane:
             publisher=self.publisher,
             retraining=self.retraining,
             small_model=self.small_model,
+            models=KeptModels(self.client, self.state_dir),
             settings=lambda: self.config.predictor,
             lost_lead=self.publish_soon,
         )

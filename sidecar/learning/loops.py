@@ -14,15 +14,14 @@ from sidecar.clock import wall_ms
 from sidecar.completions import Completions
 from sidecar.leader import Leader, NotLeaderError
 from sidecar.learning.deviation import FLEET, MINUTE_MS
+from sidecar.learning.kept_models import KeptModels
 from sidecar.learning.recording import count
 from sidecar.learning.retraining import Retraining
 from sidecar.learning.small_model import SmallModel
 from sidecar.publish import Publisher
-from sidecar.redis_access import RedisError, text_of
+from sidecar.redis_access import RedisError
 from sidecar.redis_state import RedisState
 from tokenweir.config.predictor import PredictorConfig
-from tokenweir.contract import names
-from tokenweir.contract.records import PredictorCurrent
 
 log = structlog.get_logger(__name__)
 
@@ -46,6 +45,7 @@ class LearningLoops:
         publisher: Publisher,
         retraining: Retraining,
         small_model: SmallModel,
+        models: KeptModels,
         settings: Callable[[], PredictorConfig],
         lost_lead: Callable[[], None],
     ) -> None:
@@ -56,6 +56,7 @@ class LearningLoops:
         self._publisher = publisher
         self._retraining = retraining
         self._small_model = small_model
+        self._models = models
         self._settings = settings
         self._lost_lead = lost_lead
 
@@ -97,16 +98,9 @@ class LearningLoops:
         fleet = self._completions.deviation.figures(now).get(FLEET)
         if fleet is not None:
             self._retraining.observe(now // MINUTE_MS - 1, fleet.deviation)
+        version = await self._models.step(self._leader.leading)
         if self._leader.leading:
-            self._publisher.predictor = await self._in_service()
+            self._publisher.predictor = version
         if self._leader.leading and settings.enabled:
             recorded = await asyncio.to_thread(count, recording.folder)
-            self._retraining.step(settings.retrain, self._publisher.predictor != "", recorded)
-
-    async def _in_service(self) -> str:
-        """Version of the predictor in service; empty: there is none. Raises RedisError."""
-        text = await text_of(self._client, names.PREDICTOR_CURRENT)
-        try:
-            return "" if text is None else PredictorCurrent.read(text).version
-        except ValueError:
-            return ""
+            self._retraining.step(settings.retrain, version != "", recorded)
