@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -19,13 +19,15 @@ from bench.overhead.cases import FULL, KIB, QUICK, Plan, RequestCase
 from bench.overhead.streams import StreamSample
 from bench.overhead.systems import Systems, start
 from bench.overhead.wrk import Sample
-from bench.servers import cpu
+from bench.servers import cpu, idle
 from bench.servers.folder import open_folder
 
 SEED = 1
 WARM_SECONDS = 8
 """For which each system is loaded before anything counts, with a text of its own each second: a gateway in
 service has been running for long, and LuaJIT compiles a way that requests take only after many took it."""
+WARM_STREAM_SECONDS = 3
+"""For which streams run through each before they count."""
 WARM_SEED = 1000
 """Of those texts, none of which is measured with."""
 
@@ -44,10 +46,16 @@ class Measured:
     cpu_share_beside: list[dict[str, float]] = field(default_factory=list)
 
 
+def _warm(plan: Plan, systems: Systems, folder: Path) -> None:
+    requests = RequestCase(2 * KIB, "prose", 64)
+    measure.requests(requests, systems.systems, rounds=WARM_SECONDS, seconds=1, folder=folder, seed=WARM_SEED)
+    streams = replace(plan.streams, rounds=WARM_STREAM_SECONDS, seconds=1)
+    measure.event_streams(streams, systems.systems, WARM_SEED)
+
+
 def _measure(plan: Plan, number: int, systems: Systems, folder: Path, into: Measured) -> None:
     """Measure one start of all systems."""
-    warm = RequestCase(2 * KIB, "prose", 64)
-    measure.requests(warm, systems.systems, rounds=WARM_SECONDS, seconds=1, folder=folder, seed=WARM_SEED)
+    _warm(plan, systems, folder)
     began = {name: cpu.cpu_seconds(process.pid) for name, process in systems.beside.items()}
     clock = time.monotonic()
     for case, rounds in zip(plan.requests, into.requests, strict=True):
@@ -93,7 +101,8 @@ def run(plan: Plan, folder: Path, console: Console) -> tuple[dict[str, Any], lis
     measured = Measured(requests=[[] for _ in plan.requests])
     for number in range(plan.starts):
         console.print(
-            f"start {number + 1} of {plan.starts}; each is loaded for {WARM_SECONDS} s before anything counts"
+            f"start {number + 1} of {plan.starts}; "
+            f"each is loaded for {WARM_SECONDS + WARM_STREAM_SECONDS} s before anything counts"
         )
         with contextlib.ExitStack() as stack:
             systems = start(folder / f"start-{number}", stack, console.print)
@@ -117,8 +126,14 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer bodies, shorter runs")
     quick = parser.parse_args().quick
     console = report.console()
-    with open_folder() as folder:
+    with open_folder() as folder, idle.awake() as polling:
+        if not polling:
+            console.print(
+                "idle processors sleep, and who wakes one is charged for it: slow systems seem slower. "
+                "Root may have them poll, where the kernel can"
+            )
         overall, cases = run(QUICK if quick else FULL, folder, console)
+        overall["idle_processors_poll"] = polling
     found = bars(cases)
     report.show_bars(found, console)
     path = report.write("overhead", quick=quick, seed=SEED, overall=overall, cases=cases, bars=found)
