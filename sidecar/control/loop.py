@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from sidecar.control.alerts import Alerts, Kind
 from sidecar.control.fleet import Fleet
@@ -24,6 +24,10 @@ from sidecar.control.restart import Order
 from sidecar.control.rollout import Rollout
 from tokenweir.config import Config
 from tokenweir.contract.records import Completion, ModelControl, PolicySettings, Role, State
+
+FORGIVEN_MS: Final = 10_000
+"""That an engine lives though it does not answer in time holds for so long after its sidecar said so: longer
+than another one needs to take over."""
 
 
 @dataclass(slots=True)
@@ -130,6 +134,7 @@ class ControlLoop:
             "stopping": self.pools.stopping(),
             "promoted": [name for name, member in members.items() if member.promoted],
             "served": [name for name, member in members.items() if member.was_ready],
+            "forgiven": [name for name, member in members.items() if member.forgiven],
             "changing": {name: member.changing for name, member in members.items() if member.changing},
             **self.recovery.dump(now),
         }
@@ -148,6 +153,8 @@ class ControlLoop:
                 member.ramp.restore(state["ramps"][name], now)
             else:
                 member.ramp.end()
+            if age_ms < FORGIVEN_MS and name in state.get("forgiven", ()):
+                member.forgive(now)
             member.elsewhere = None
             if name in state.get("changing", {}):
                 member.elsewhere = State.DRAINING, str(state["changing"][name])

@@ -113,6 +113,11 @@ class Member:
         return self._late and self.readiness.state is State.DOWN and self.held_out is None
 
     @property
+    def forgiven(self) -> bool:
+        """Whether it is in service though it did not answer in time at the last look."""
+        return self._late and self.readiness.state is State.READY
+
+    @property
     def role(self) -> Role:
         """The role that it has now."""
         return Role.ACTIVE if self.promoted else self.config.role
@@ -191,6 +196,13 @@ class Member:
         """It served under another sidecar: who does not find it there misses it."""
         self.was_ready = True
         self.failures.served_before()
+
+    def forgive(self, now: float) -> None:
+        """Another sidecar forgave that it does not answer in time, for requests that only that one knew of:
+        so does this one, until it would know of some itself."""
+        if self._late:
+            self.served_at = now
+            self.readiness.forgive()
 
     def _read(self, reading: EngineReading, now: float) -> None:
         before, self.engine = self.engine, reading

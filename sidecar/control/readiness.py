@@ -43,6 +43,12 @@ class Readiness:
             self._observe_bad(look, text, now, served_at)
         return self.state is not before
 
+    def forgive(self) -> None:
+        """It is in service: another sidecar knew that its engine lives, though it did not answer in time."""
+        self._bad = 0
+        if self.state is not State.READY:
+            self.state, self.reason = State.READY, "in service under the sidecar that led before"
+
     def _observe_good(self, now: float) -> None:
         self._good, self._bad = self._good + 1, 0
         if self.state is State.DOWN:

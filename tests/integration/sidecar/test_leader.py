@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import time
 
@@ -10,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.integration.sidecar.conftest import add_user, backend, quickest, snapshot, until
+from tests.integration.sidecar.test_completions import record, send
 from tokenweir.contract import names
 
 
@@ -44,6 +46,38 @@ async def test_a_killed_leader_is_followed_within_three_seconds_with_a_higher_fe
     assert after["sequence"] > before["sequence"]
     assert after["backends"][0]["state"] == "ready"
     assert follower.plane.leader.leading
+
+
+async def test_an_engine_that_serves_and_is_too_busy_for_looks_stays_in_service_under_the_next_leader(
+    write_config, start_process, start_sidecar, store, engines
+):
+    engine = engines()
+    members = {
+        "backends": [{"id": "a", "url": engine.url}],
+        "telemetry": {"interval": "100ms", "timeout": "200ms"},
+    }
+    leader = start_process(write_config("one", **members))
+    await until(leader.leads, 60, "the first sidecar leading")
+    follower = await start_sidecar(write_config("two", **members))
+    await until(lambda: follower.plane.leader.holder, what="the second sidecar following")
+    await until(lambda: backend(store, "a").get("state") == "ready", what="a ready")
+
+    async def serve() -> None:
+        number = 0
+        while True:
+            send(store, [record(number)], first=number)
+            number += 1
+            await asyncio.sleep(0.1)
+
+    serving = asyncio.create_task(serve())
+    engine.frozen = True
+    await until(lambda: '"forgiven":["a"]' in str(store.get(names.CONTROL)), what="a forgiven")
+    leader.signal(signal.SIGKILL)
+    publisher = follower.plane.publisher
+    await until(lambda: publisher.published >= 10, what="ten snapshots")
+    serving.cancel()
+    told = [json.loads(text)["backends"][0]["state"] for text in publisher.history]
+    assert set(told) == {"ready"}
 
 
 async def test_a_stopped_leader_that_wakes_publishes_nothing_more(two, store):

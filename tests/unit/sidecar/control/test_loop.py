@@ -157,6 +157,26 @@ def test_who_takes_over_keeps_the_margin_that_an_out_of_memory_has_widened():
     assert other.loop.thresholds(other.config, other.now).z == widened > stage.config.thresholds.z
 
 
+def test_who_takes_over_keeps_in_service_what_answers_requests_and_no_looks():
+    stage, other = fleet("a", "b"), fleet("a", "b")
+    stage.looks["a"] = other.looks["a"] = Look.LATE
+    for _ in range(6):
+        stage["a"].served_at = stage.now
+        stage.tick()
+        other.tick(leading=False)
+    assert (stage["a"].state, other["a"].state) == (State.READY, State.DOWN)
+    memory = json.loads(json.dumps(stage.loop.dump(stage.now)))
+    other.loop.restore(memory, other.now, 4000)
+    other.tick()
+    assert other["a"].state is State.READY
+    # No request ends well there.
+    other.run(4)
+    assert other["a"].state is State.DOWN
+    other.loop.restore(memory, other.now, 60_000)
+    other.tick()
+    assert other["a"].state is State.DOWN
+
+
 def test_what_is_told_of_a_backend_goes_with_it():
     stage = fleet("a", "b", actuators=False)
     stage.looks["a"] = Look.REFUSED
