@@ -1279,6 +1279,18 @@ _M.shapes = {
               ["max"] = 1000000000000000,
               ["default"] = 0,
             },
+            ["requests_before"] = {
+              ["type"] = "integer",
+              ["min"] = 0,
+              ["max"] = 1000000000000000,
+              ["default"] = 0,
+            },
+            ["tokens_before"] = {
+              ["type"] = "integer",
+              ["min"] = 0,
+              ["max"] = 1000000000000000,
+              ["default"] = 0,
+            },
           },
         },
       },

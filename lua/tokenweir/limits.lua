@@ -123,7 +123,7 @@ function _M.headers(r)
   end
 end
 
---- This gateway's own use per key in the current minute, for its lease.
+--- This gateway's own use per key in the current minute and the one before, for its lease.
 -- @param settings table or nil
 local function use(settings)
   local list = {}
@@ -131,9 +131,12 @@ local function use(settings)
   for _, key in ipairs(settings and settings.keys or {}) do
     if key.requests_per_minute or key.tokens_per_minute then
       local names = names_of(key, minute)
-      local requests = dict:get(names.requests)
-      if requests then
-        list[key.id] = { minute = minute, requests = requests, tokens = max(0, dict:get(names.tokens) or 0) }
+      local requests, before = dict:get(names.requests), dict:get(names.requests_before)
+      if requests or before then
+        list[key.id] = {
+          minute = minute, requests = requests or 0, tokens = max(0, dict:get(names.tokens) or 0),
+          requests_before = before or 0, tokens_before = max(0, dict:get(names.tokens_before) or 0),
+        }
       end
     end
   end

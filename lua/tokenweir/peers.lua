@@ -64,15 +64,23 @@ local function add_load(row, from)
   end
 end
 
---- Sums of the requests and tokens per key and minute, which shared rate limits add to their own.
+local function add_use(sums, key, minute, requests, tokens)
+  local name = key .. ":" .. minute
+  local sum = sums[name] or { 0, 0 }
+  sum[1], sum[2] = sum[1] + requests, sum[2] + tokens
+  sums[name] = sum
+end
+
+--- Sums of the requests and tokens per key and minute, which shared rate limits add to their own. Each lease tells of
+-- two minutes, since not all gateways go on to the next at once.
 local function publish_key_use(leases)
   local sums = {}
   for _, lease in pairs(leases) do
     for key, use in pairs(lease.keys) do
-      local name = key .. ":" .. use.minute
-      local sum = sums[name] or { 0, 0 }
-      sum[1], sum[2] = sum[1] + use.requests, sum[2] + use.tokens
-      sums[name] = sum
+      add_use(sums, key, use.minute, use.requests, use.tokens)
+      if use.requests_before > 0 then
+        add_use(sums, key, use.minute - 1, use.requests_before, use.tokens_before)
+      end
     end
   end
   for name, sum in pairs(sums) do

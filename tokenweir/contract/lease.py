@@ -46,11 +46,13 @@ class QueueState(Record):
 
 
 class KeyUse(Record):
-    """What one API key has used in the current minute at one gateway."""
+    """What one API key has used at one gateway, in the current minute and in the one before."""
 
     minute: Annotated[Count, Field(description="which one: minutes since 1970, by the gateway's clock")]
     requests: Annotated[Count, Field(description="that it began")] = 0
     tokens: Annotated[Count, Field(description="prompt and output together, as charged so far")] = 0
+    requests_before: Annotated[Count, Field(description="`requests` of the minute before")] = 0
+    tokens_before: Annotated[Count, Field(description="`tokens` of the minute before")] = 0
 
 
 class Lease(Document):

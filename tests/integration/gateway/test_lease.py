@@ -25,10 +25,10 @@ def foreign_lease(**changes: object) -> str:
     return json.dumps({**lease, **changes})
 
 
-def put_lease(server: RedisServer, text: str) -> None:
+def put_lease(server: RedisServer, text: str, gateway: str = "gw-9") -> None:
     """Writes another gateway's lease, for longer than a gateway's own last."""
-    server.client().set("tw:gateway:gw-9", text, px=60_000)
-    server.client().zadd("tw:gateways", {"gw-9": time.time() * 1000})
+    server.client().set(f"tw:gateway:{gateway}", text, px=60_000)
+    server.client().zadd("tw:gateways", {gateway: time.time() * 1000})
 
 
 def test_the_lease_tells_what_is_in_flight_with_its_buckets(
@@ -99,6 +99,31 @@ def test_another_gateways_use_of_a_key_is_known(
     wanted = {"requests": 3, "tokens": 500}
     wait_until(lambda: other.json("keys", key="team-1", minute=minute) == wanted)
     assert gateway.json("keys", key="team-1", minute=minute) == {"requests": 0, "tokens": 0}
+
+
+def test_the_use_of_a_minute_is_whole_while_gateways_go_on_to_the_next_one_by_one(
+    gateway: Gateway, redis_server: RedisServer
+) -> None:
+    def use(minute: int, requests: int, before: int) -> dict[str, int]:
+        tokens = {"tokens": 10 * requests, "tokens_before": 10 * before}
+        return {"minute": minute, "requests": requests, "requests_before": before, **tokens}
+
+    def put(name: str, **figures: int) -> None:
+        put_lease(redis_server, foreign_lease(id=name, keys={"team-1": use(**figures)}), name)
+
+    def known(minute: int) -> tuple[float, float]:
+        figures = gateway.json("keys", key="team-1", minute=minute)
+        return figures["requests"], figures["tokens"]
+
+    put("gw-8", minute=100, requests=30, before=5)
+    put("gw-9", minute=100, requests=20, before=0)
+    wait_until(lambda: known(100) == (50, 500), what="the use of both")
+    put("gw-8", minute=101, requests=1, before=31)
+    wait_until(lambda: known(101) == (1, 10), what="the next minute of the first")
+    wait_until(lambda: known(100) == (51, 510), what="the minute before")
+    put("gw-9", minute=101, requests=2, before=20)
+    wait_until(lambda: known(101) == (3, 30), what="the next minute of both")
+    wait_until(lambda: known(100) == (51, 510), what="the minute before")
 
 
 def test_a_bad_lease_of_another_gateway_is_refused_and_counted(

@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.proxy.gateway import Gateway, backend, sha256
 from tests.integration.proxy.test_sessions import ask, fleet
-from tests.integration.servers import wait_until
+from tests.integration.servers import wait_until, well_within_a_minute
 from tests.integration.upstream import Answer, Upstream, held
 
 Start = Callable[..., Gateway]
@@ -69,6 +69,27 @@ def test_a_key_s_minute_is_cut_anew_and_nobody_is_locked_out(
     assert status() == 200
     clock.write_text(str(DAY_S))
     assert status() == 200
+
+
+def test_a_key_s_use_of_the_minute_before_is_told_too(
+    start_gateway: Start, upstream: Upstream, clock: Path
+) -> None:
+    keys = [{"id": "k", "sha256": sha256("one"), "requests_per_minute": 100}]
+    gateway = start_gateway([backend(upstream)], settings={"keys": keys, "require_key": True}, clock=clock)
+    well_within_a_minute()
+    assert gateway.post(headers={"Authorization": "Bearer one"}).status_code == 200
+    gateway.settle()
+    wait_until(lambda: gateway.lease()["keys"], what="the use in the lease")
+    first = gateway.lease()["keys"]["k"]
+    assert first["requests"] == 1
+    clock.write_text("60")
+
+    def use() -> dict[str, float]:
+        return dict(gateway.lease()["keys"].get("k", {}))
+
+    wait_until(lambda: use().get("minute") == first["minute"] + 1, what="the next minute")
+    assert (use()["requests"], use()["requests_before"]) == (0, 1)
+    assert use()["tokens_before"] == first["tokens"] > 0
 
 
 @pytest.mark.parametrize("ahead", [DAY_S, -DAY_S], ids=["ahead", "behind"])
