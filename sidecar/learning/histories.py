@@ -80,10 +80,12 @@ class SeenHistories:
         return Histories(version=self.version, rows=rows)
 
     def restore(self, text: Any) -> None:
-        """Go on from what was published. Raises ValueError on what is no such document."""
+        """Go on from what was published: where another sidecar has led meanwhile, by what that one saw.
+        Raises ValueError on what is no such document."""
         document = Histories.read(text)
+        later = document.version > self.version
         self.version = max(self.version, document.version)
         for row in document.rows:
             name: Name = (row.of, row.model, row.number)
-            if name not in self._rows:
+            if later or name not in self._rows:
                 self._rows[name] = Row(row.count, row.mean, row.variance)

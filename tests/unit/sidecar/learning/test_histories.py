@@ -65,6 +65,27 @@ def test_another_sidecar_goes_on_from_what_was_published() -> None:
     assert other.published().rows == seen.published().rows
 
 
+def test_who_leads_again_goes_on_from_what_the_one_between_has_published() -> None:
+    seen, other = SeenHistories(), SeenHistories()
+    for _ in range(FEWEST):
+        seen.add(record(2.0, key_number=7))
+    other.restore(seen.published().dump())
+    for _ in range(300):
+        other.add(record(6.0, key_number=7))
+    seen.restore(other.published().dump())
+    assert seen.published().rows == other.published().rows
+
+
+def test_who_has_published_last_keeps_what_it_saw_since() -> None:
+    seen = SeenHistories()
+    for _ in range(FEWEST):
+        seen.add(record(2.0, key_number=7))
+    published = seen.published().dump()
+    seen.add(record(4.0, key_number=7))
+    seen.restore(published)
+    assert seen.published().rows[0].count == FEWEST + 1
+
+
 @pytest.mark.parametrize("text", ["", "[]", '{"rows": [{"of": "key"}]}', '{"rows": 3}'])
 def test_a_damaged_document_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="validation error"):
