@@ -88,10 +88,13 @@ end
 
 local function count(name, backend, broke_at, quarantine_ms)
   local last = "last:" .. backend .. " " .. name
-  if broke_at - (dict:get(last) or -ONE_CRASH_MS) < ONE_CRASH_MS then
-    return
+  -- Of several workers that are at it, one is the first.
+  if not dict:add(last, broke_at, CONFIRM_S) then
+    if broke_at - (dict:get(last) or -ONE_CRASH_MS) < ONE_CRASH_MS then
+      return
+    end
+    dict:set(last, broke_at, CONFIRM_S)
   end
-  dict:set(last, broke_at, CONFIRM_S)
   local crashes = dict:incr("crashes:" .. name, 1, 0, MEMORY_S)
   if crashes and crashes >= CRASHES and quarantine_ms > 0 then
     local seconds = ceil(quarantine_ms / 1000)

@@ -29,6 +29,8 @@ LOCATIONS = (
     "offer",
     "tell",
     "die_in_sums",
+    "suspect",
+    "crash",
     "published",
 )
 
@@ -37,6 +39,7 @@ HTTP = """
   lua_shared_dict tokenweir_handover 16m;
   lua_shared_dict tokenweir_limits 4m;
   lua_shared_dict tokenweir_metrics 4m;
+  lua_shared_dict tokenweir_quarantine 4m;
   lua_shared_dict test_applied 1m;
   lua_shared_dict test_held 1m;
   lua_socket_log_errors off;

@@ -12,6 +12,7 @@ local moves = require "tokenweir.moves"
 local passive_health = require "tokenweir.passive_health"
 local peers = require "tokenweir.peers"
 local poller_lock = require "tokenweir.poller_lock"
+local quarantine = require "tokenweir.quarantine"
 local queue_lines = require "tokenweir.queue_lines"
 local init_worker = require "tokenweir.init_worker"
 local region = require "tokenweir.region"
@@ -246,6 +247,31 @@ function _M.die_in_sums()
     sums[known.fleet.place[index]].n = 7
     ffi.C.kill(ngx.worker.pid(), KILL)
   end
+end
+
+--- So many prompts break off on a backend, each of them twice.
+function _M.suspect()
+  for k = 1, tonumber(ngx.var.arg_count) do
+    for _ = 1, 2 do
+      quarantine.suspect { digest = "prompt-" .. k, model = "llama", backend = "gpu-a" }
+    end
+  end
+  ngx.say("done")
+end
+
+--- Two workers see at once that the backend has crashed. How many prompts are in quarantine then.
+function _M.crash()
+  local late = clock.ms() + 1000
+  held:incr("seen", 1, 0)
+  while held:get("seen") < 2 and clock.ms() < late do end
+  quarantine.crashed("gpu-a", 60000)
+  held:incr("counted", 1, 0)
+  wait_for("counted", 2)
+  local count = 0
+  for _, key in ipairs(ngx.shared.tokenweir_quarantine:get_keys(0)) do
+    count = count + (key:find("^out:") and 1 or 0)
+  end
+  answer { quarantined = count, pid = ngx.worker.pid() }
 end
 
 function _M.wait()
