@@ -9,7 +9,8 @@
 -- A batch carries its source and how many records that source made before, those dropped included: the reader sees a
 -- gap as a loss and an overlap as a batch that was sent twice. While Redis is away records wait; beyond the bound new
 -- ones are dropped and counted. A worker that exits hands what is left to the others. Lost without being counted here:
--- the last tenth of a second of a worker that is killed, or of a gateway that is stopped at once (SIGTERM).
+-- what waits in a worker that is killed, or in a gateway that is stopped at once (SIGTERM): a tenth of a second's, or
+-- what has come since Redis is away.
 local cjson = require "cjson.safe"
 local clock = require "tokenweir.clock"
 local config = require "tokenweir.config"
