@@ -10,12 +10,12 @@ local errors = require "tokenweir.errors"
 local limits = require "tokenweir.limits"
 local metrics = require "tokenweir.metrics"
 local models = require "tokenweir.models"
-local path = require "tokenweir.core.body.path"
 local pick = require "tokenweir.pick"
 local prediction = require "tokenweir.prediction"
 local quarantine = require "tokenweir.quarantine"
 local request_context = require "tokenweir.request_context"
 local request_id = require "tokenweir.request_id"
+local request_kind = require "tokenweir.request_kind"
 local scoreboard = require "tokenweir.scoreboard"
 local second_opinion = require "tokenweir.second_opinion"
 local sessions = require "tokenweir.sessions"
@@ -42,60 +42,14 @@ local predict = prediction.fill
 local read_affinity = affinity.read
 local read_body, rewrite_body = body.read, body.rewrite
 local read_variant = variant.read
-local variable, set_bytes = variables.get, variables.set_bytes
-local get_method = ngx.req.get_method
+local variable, set, set_bytes = variables.get, variables.set, variables.set_bytes
+local find_kind, is_usual = request_kind.find, request_kind.is_usual
 local ID_SIZE, new_id = request_id.SIZE, request_id.next
 local now_ms = clock.ms
 local ceil = math.ceil
-local lower = string.lower
 local tonumber = tonumber
 
-local KINDS = {
-  ["/v1/chat/completions"] = "chat",
-  ["/v1/completions"] = "completions",
-  ["/v1/responses"] = "responses",
-  ["/v1/embeddings"] = "embeddings",
-}
-
 local _M = {}
-
--- What kind of request it is, by the path that the engine will see.
-local function kind_by_path()
-  local written = path.of(variable("request_uri"))
-  local kind = KINDS[written]
-  if kind then
-    return kind
-  end
-  local ok, wrong = path.check(written)
-  if not ok then
-    return errors.send(400, "invalid_path", "This path cannot be passed on: " .. wrong .. ".")
-  end
-  -- `/v1/ch%61t/completions` is the same place to an engine.
-  return KINDS[variable("uri")]
-end
-
--- nginx would drop the header and ask the engine for a plain page: its answer could only mislead.
-local function refuse_websocket()
-  local upgrade = variable("http_upgrade")
-  if upgrade and lower(upgrade) == "websocket" then
-    return errors.send(501, "not_implemented",
-      "WebSocket connections (as of /v1/realtime) are not passed on. Connect to the backend itself.")
-  end
-end
-
--- The kind of a request, and whether it is as most are: nginx.conf knows these, which saves a look at each header.
-local function kind_of()
-  local usual = variable("tw_usual_kind")
-  if usual ~= "" then
-    return usual, true
-  end
-  local kind = kind_by_path()
-  if kind and get_method() == "POST" then
-    return kind, false
-  end
-  refuse_websocket()
-  return "other", false
-end
 
 -- A header of ours, which a usual request does not have.
 local function header(name, usual)
@@ -168,25 +122,28 @@ end
 
 --- What the proxy module reads. Values come from the fleet and our own files, which are checked for control characters.
 local function set_variables(r, known)
-  local target, var = r.target, ngx.var
-  var.tw_host = target.authority
+  local target = r.target
+  set("tw_host", target.authority)
   if target.wants_key then
-    var.tw_authorization = target.authorization or ""
+    set("tw_authorization", target.authorization or "")
   elseif are_keys_wanted(known.settings) then
-    var.tw_authorization = ""
+    set("tw_authorization", "")
   end
   if target.tls or target.closes or is_apart(r) then
-    return go_apart(r, target, var)
+    return go_apart(r, target, ngx.var)
   end
 end
 
 --- Handles a request below /v1/.
-function _M.run()
+-- @param expected the kind of most requests to this location, or nil
+function _M.run(expected)
   local now = now_ms()
   local r = take_context(now)
   ngx.ctx = r
-  set_bytes("tw_new_id", new_id(), ID_SIZE)
-  local kind, usual = kind_of()
+  local usual = expected and is_usual(expected)
+  -- A client may have sent an id of its own, see nginx.conf.
+  set_bytes(usual and "tw_id" or "tw_new_id", new_id(), ID_SIZE)
+  local kind = usual and expected or find_kind()
   local known = current(now)
   local settings = known.settings
   if not settings or not known.fleet then

@@ -21,7 +21,7 @@ local now_ms = clock.ms
 local settings = state.settings
 local ceil, floor, min = math.ceil, math.floor, math.min
 local find, lower = string.find, string.lower
-local set_whole, status_of = variables.set_whole, variables.status
+local set, set_whole, status_of = variables.set, variables.set_whole, variables.status
 
 local EVENTS = "text/event-stream"
 --- No figure that is told is more.
@@ -88,9 +88,9 @@ end
 
 -- nginx.conf makes headers of these variables, unless they are empty.
 local function tell(r)
-  local var, shown = ngx.var, settings().headers
+  local shown = settings().headers
   if shown.backend then
-    var.tw_backend = r.backend
+    set("tw_backend", r.backend)
   end
   local degraded = shown.degraded and degraded_as(r)
   if degraded then

@@ -49,12 +49,17 @@ function _M.status()
   return (get_status(get_request()))
 end
 
---- Gives a variable that can be written the `n` bytes at `p`.
+--- Gives a variable that can be written the `n` bytes at `p`, which are copied.
 function _M.set_bytes(name, p, n)
   length[0] = LONGEST_PROBLEM
   set_variable(get_request(), name, #name, lowercase, p, n, problem, length)
 end
 local set_bytes = _M.set_bytes
+
+--- Gives it a string.
+function _M.set(name, text)
+  set_bytes(name, text, #text)
+end
 
 --- Gives it a whole number, 0 to 2^31 - 1.
 function _M.set_whole(name, x)

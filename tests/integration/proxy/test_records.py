@@ -45,6 +45,12 @@ def test_a_request_keeps_its_client_s_id_everywhere(gateway: Gateway, upstream: 
     assert gateway.access_log()[0]["id"] == gateway.completions()[0]["id"] == "job-7.a"
 
 
+def test_an_id_among_very_many_headers_is_followed_too(gateway: Gateway, upstream: Upstream) -> None:
+    headers = {**{f"X-{k}": "1" for k in range(100)}, "X-Request-Id": "job-8"}
+    assert gateway.post(headers=headers).headers.get_list("x-request-id") == ["job-8"]
+    assert upstream.received[0].headers["x-request-id"] == "job-8"
+
+
 @pytest.mark.parametrize("forged", ['a","x":"y', "a b", "", "x" * 65])
 def test_an_id_that_is_not_plain_is_replaced(gateway: Gateway, upstream: Upstream, forged: str) -> None:
     upstream.answer = Answer(headers={"X-Request-Id": "engine"})
@@ -52,6 +58,13 @@ def test_an_id_that_is_not_plain_is_replaced(gateway: Gateway, upstream: Upstrea
     assert len(ids) == 1
     assert len(ids[0]) == 32
     assert upstream.received[0].headers["x-request-id"] == ids[0]
+
+
+@pytest.mark.parametrize("path", ["chat/completions", "completions", "responses", "embeddings"])
+def test_the_access_log_tells_the_path(gateway: Gateway, path: str) -> None:
+    gateway.post(f"/v1/{path}", {"model": "llama", "prompt": "Hi", "input": "Hi", "messages": []})
+    line = gateway.access_log()[0]
+    assert (line["path"], line["kind"]) == (f"/v1/{path}", path.partition("/")[0])
 
 
 def test_the_access_log_tells_the_request_s_story(gateway: Gateway, upstream: Upstream) -> None:

@@ -28,6 +28,20 @@ def require(lua: Any) -> Any:
 
 
 @pytest.fixture
+def pointer_to(lua: Any) -> Any:
+    """Makes a Lua string and points to its bytes; a pointer alone would not keep it from being collected."""
+    return lua.execute(
+        b"""
+        local of, kept = require("tokenweir.core.bytes").of, {}
+        return function(text)
+          kept[#kept + 1] = text
+          return of(text)
+        end
+        """
+    )
+
+
+@pytest.fixture
 def root_path(root: Path) -> Path:
     """The repository's root, for tests that read sources."""
     return root

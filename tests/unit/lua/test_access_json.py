@@ -80,7 +80,8 @@ def test_the_operations_page_describes_every_member(root: Path) -> None:
     )
     cells = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
     listed = [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
-    formats = re.findall(r"log_format tokenweir.*?;", (root / "nginx/nginx.conf.j2").read_text(), re.DOTALL)
+    template = (root / "nginx/nginx.conf.j2").read_text()
+    formats = re.findall(r"macro log_of.*?endmacro", template, re.DOTALL)
     written = [*re.findall(r'"(\w+)":', formats[0]), *_read({b"shadow": b"gpu-b"}, b"")]
     assert sorted(listed) == sorted(written)
 

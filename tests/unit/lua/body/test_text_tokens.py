@@ -9,14 +9,13 @@ import pytest
 
 
 @pytest.fixture
-def estimate(require: Any) -> Any:
-    module, bytes_of = require("tokenweir.core.body.text_tokens"), require("tokenweir.core.bytes").of
+def estimate(require: Any, pointer_to: Any) -> Any:
+    module = require("tokenweir.core.body.text_tokens")
 
     def tokens(text: str, *, ensure_ascii: bool = False) -> float:
         body = json.dumps(text, ensure_ascii=ensure_ascii).encode("utf-8", "surrogatepass")
-        pointer = bytes_of(body)
         size = len(text.encode("utf-8", "surrogatepass"))
-        return float(module.per_byte(pointer, 1, len(body) - 1, 0.25)) * size
+        return float(module.per_byte(pointer_to(body), 1, len(body) - 1, 0.25)) * size
 
     return tokens
 
@@ -49,12 +48,12 @@ def test_of_a_long_text_both_ends_are_read(estimate: Any) -> None:
     assert estimate(numbers + words) > 1.2 * estimate(words + words)
 
 
-def test_where_there_is_no_text_the_default_stands(require: Any) -> None:
-    module, bytes_of = require("tokenweir.core.body.text_tokens"), require("tokenweir.core.bytes").of
-    assert module.per_byte(bytes_of(b'""'), 1, 1, 0.25) == 0.25
+def test_where_there_is_no_text_the_default_stands(require: Any, pointer_to: Any) -> None:
+    module = require("tokenweir.core.body.text_tokens")
+    assert module.per_byte(pointer_to(b'""'), 1, 1, 0.25) == 0.25
 
 
-def test_an_escape_that_is_cut_short_is_not_read_beyond_its_end(require: Any) -> None:
-    module, bytes_of = require("tokenweir.core.body.text_tokens"), require("tokenweir.core.bytes").of
+def test_an_escape_that_is_cut_short_is_not_read_beyond_its_end(require: Any, pointer_to: Any) -> None:
+    module = require("tokenweir.core.body.text_tokens")
     for text in (b'"\\u', b'"\\u12', b'"\\'):
-        assert module.per_byte(bytes_of(text + b'"'), 1, len(text), 0.25) >= 0
+        assert module.per_byte(pointer_to(text + b'"'), 1, len(text), 0.25) >= 0
