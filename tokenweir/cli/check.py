@@ -64,13 +64,12 @@ def notes(config: Config) -> list[str]:
                 f"`backends[{number}].precision`: {backend.precision!r} is no known one, so it is never "
                 f"preferred; known are {', '.join(sorted(set(PRECISIONS.values())))}"
             )
-    told = {name for backend in config.backends for name in backend.models or {}}
-    told |= {alias for model in config.models for alias in model.aliases if model.name in told}
-    all_told = config.backends and all(backend.models for backend in config.backends)
-    if all_told and config.default_model and config.default_model not in told:
-        found.append(
-            f"`default_model`: no backend has {config.default_model!r}; they have {', '.join(sorted(told))}"
-        )
+    for number, model in enumerate(config.models):
+        try:
+            facts.model(model.facts or "llama-3-8b")
+        except facts.UnknownFactError as error:
+            found.append(f"`models[{number}].facts`: {error}; costs begin as another's and are learned")
+    found += unserved(config)
     spares = [backend for backend in config.backends if backend.role is Role.FALLBACK]
     if all(backend.models for backend in spares):
         served = {name for backend in spares for name in backend.models or {}}
@@ -80,6 +79,26 @@ def notes(config: Config) -> list[str]:
             if model.fallback and model.fallback not in served
         ]
     return found
+
+
+def unserved(config: Config) -> list[str]:
+    """A note for each name of a model that no backend has, where all backends are told theirs."""
+    if not config.backends or not all(backend.models for backend in config.backends):
+        return []
+    told = {name for backend in config.backends for name in backend.models or {}}
+    told |= {alias for model in config.models for alias in model.aliases if model.name in told}
+    named = [("default_model", config.default_model)]
+    named += [(f"paths.{prefix}", name) for prefix, name in config.paths.items()]
+    named += [
+        (f"keys[{number}].models", name)
+        for number, key in enumerate(config.keys)
+        for name in key.models or []
+    ]
+    return [
+        f"`{key}`: no backend has {name!r}; they have {', '.join(sorted(told))}"
+        for key, name in named
+        if name and name not in told
+    ]
 
 
 def counted(number: int, thing: str) -> str:

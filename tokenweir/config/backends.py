@@ -40,6 +40,8 @@ def _models(value: Any) -> Any:
     if isinstance(value, str):
         return {value: value}
     if isinstance(value, list):
+        if not all(isinstance(name, str) for name in value):
+            raise ValueError("a list of names, or a map of public name: the engine's name, is wanted")
         return {name: name for name in value}
     return value
 

@@ -3,59 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, get_args
+from typing import Any, Final
 
 from pydantic import ValidationError
 
-from tokenweir.config.backends import Engine
+from tokenweir.config.examples import example
 from tokenweir.config.places import Section, locate, sections
-from tokenweir.contract.values import PLAIN
-
-EXAMPLES: dict[str, str] = {
-    "backends": "backends: [http://10.0.0.11:8000, http://10.0.0.12:8000]",
-    "url": "url: http://10.0.0.11:8000",
-    "id": "id: gpu-a",
-    "models": "models: [llama-3-8b]",
-    "policy": "policy: predictive (or shadow:predictive)",
-    "paths": "paths: {/v1/audio/: whisper}",
-    "keys": "keys: [{id: team-a, sha256: <64 hex digits: `tokenweir key`>}]",
-    "sha256": "sha256: <64 hex digits, printed by `tokenweir key`>",
-    "listen": "listen: {address: 0.0.0.0, port: 8080}",
-    "port": "port: 8080",
-    "gpu": "gpu: A100-80G",
-    "redis": "redis: {host: 127.0.0.1, port: 6379}",
-    "body_max": "body_max: 64MiB",
-    "body_memory": "body_memory: 4MiB",
-    "deadline": "deadline: 120s",
-    "idle": "idle: 10m",
-    "max_wait": "max_wait: 30s",
-    "max_bytes": "max_bytes: 256MiB",
-    "weight": "weight: 1.0",
-    "role": "role: active (active, standby or fallback)",
-    "engine": f"engine: vllm ({', '.join(get_args(Engine))})",
-    "dcgm_url": "dcgm_url: http://gpu-a:9400/metrics",
-    "cards": "cards: [0, 1]",
-    "card_labels": "card_labels: {pod: vllm-a-0}",
-    "weights": "weights: /models/llama-3-8b",
-    "agent": "weights: {path: /models/llama-3-8b, agent: http://gpu-a:9401, token_file: agent.token}",
-    "actuator": "actuator: {docker: vllm-a}",
-    "docker": "docker: {container: vllm-a, host: unix:///var/run/docker.sock}",
-    "kubernetes": "kubernetes: {namespace: llm, workload: deployment/vllm-a}",
-    "workload": "workload: deployment/vllm-a",
-    "command": "command: {restart: [systemctl, restart, vllm-a]}",
-    "webhook": "webhook: {url: https://ops.example/tokenweir, secret_file: webhook.secret}",
-    "secret_file": "secret_file: webhook.secret",
-    "transfer": "transfer: {adapter: lmcache, controller: http://10.0.0.5:9000}",
-    "controller": "controller: http://10.0.0.5:9000",
-    "adapter": "adapter: lmcache (none, lmcache, vllm or agent)",
-    "instance": "transfer: {instance: lmcache_instance_1}",
-    "kv_agent": "transfer: {kv_agent: http://10.0.0.11:9410}",
-    "kv_bytes": "transfer: {kv_bytes: 131072}",
-    "bandwidth": "bandwidth: 10GiB",
-    "max_priority": "max_priority: normal",
-}
-
+from tokenweir.contract.values import ID_PATTERN, PLAIN, SHA256_PATTERN
 
 KINDS: dict[str, str] = {
     "model_type": "a section with keys of its own is wanted",
@@ -69,8 +25,24 @@ KINDS: dict[str, str] = {
     "int_from_float": "a whole number is wanted",
     "float_type": "a number is wanted",
     "float_parsing": "a number is wanted",
+    "finite_number": "a number is wanted",
+    "missing": "it is required",
+    "invalid_key": "its keys are texts; put what is meant as one into quotes",
+    "string_too_short": "at least {min_length} characters are wanted",
+    "string_too_long": "at most {max_length} characters are wanted",
+    "too_short": "at least {min_length} entries are wanted",
+    "too_long": "at most {max_length} entries are wanted",
 }
 """Pydantic's kinds of errors whose own text speaks of its classes."""
+
+PATTERNS: Final[dict[str, str]] = {
+    PLAIN: "control characters cannot stand in it",
+    ID_PATTERN: "letters, digits and . _ - are wanted, a letter or digit first",
+    SHA256_PATTERN: "64 hex digits (0-9, a-f) are wanted",
+}
+SECRET: Final = frozenset({"token", "sha256", "keys"})
+"""Keys whose value may be a secret, or was pasted where its hash belongs: it is not shown."""
+SHOWN: Final = 80
 
 
 class ConfigError(Exception):
@@ -92,15 +64,24 @@ def _path(location: Iterable[int | str]) -> str:
     return text or "(top level)"
 
 
-def _example(location: Sequence[int | str], kind: str) -> str:
+def _example(location: Sequence[int | str], kind: str, root: Section) -> str:
     if location and isinstance(location[-1], int) and kind == "value_error":
         return ""  # an error of a whole entry names its keys itself
-    names = [part for part in reversed(location) if isinstance(part, str)]
-    for name in names:
-        example = EXAMPLES.get(name, "")
-        if example and (name == names[0] or f"{names[0]}:" in example):
-            return f"; for example: {example}"
-    return ""
+    found = example(location, root)
+    return f"; for example: {found}" if found else ""
+
+
+def _shown(written: Sequence[int | str], value: Any) -> str:
+    """What was given, where that is no secret."""
+    named = [part for part in written if isinstance(part, str)]
+    if named and named[-1] in SECRET:
+        return ""
+    if value is None:
+        return " (got nothing)"
+    if not isinstance(value, str | int | float | bool):
+        return ""
+    text = re.sub(r"//[^/@]*@", "//...@", repr(value))
+    return f" (got {text if len(text) <= SHOWN else text[:SHOWN] + '...'})"
 
 
 def _hint(key: str, here: Iterable[Section], root: Section) -> str:
@@ -128,9 +109,23 @@ def explain(source: str, error: ValidationError, root: Section) -> ConfigError:
     return ConfigError(source, describe(error.errors(include_url=False), root))
 
 
+def _message(item: Mapping[str, Any]) -> str:
+    context = item.get("ctx", {})
+    if found := PATTERNS.get(str(context.get("pattern", ""))):
+        return found
+    if context.get("min_length") == 1:
+        return "it must not be empty"
+    if found := KINDS.get(item["type"]):
+        return found.format_map(context)
+    text: str = item["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    return text
+
+
 def describe(details: Iterable[Mapping[str, Any]], root: Section) -> list[str]:
-    """The lines of `explain` for pydantic's error details."""
-    problems = []
+    """The lines of `explain` for pydantic's error details. Of a value that may be this or that, and is
+    neither, one line tells both."""
+    problems: list[str] = []
+    alternatives: dict[str, list[str]] = {}
     for item in details:
         location = tuple(item["loc"])
         if item["type"] == "extra_forbidden":
@@ -139,18 +134,16 @@ def describe(details: Iterable[Mapping[str, Any]], root: Section) -> list[str]:
             hint = _hint(key, here, root)
             problems.append(f"`{_path([*written, key])}` is not a key of the configuration{hint}")
             continue
-        message = KINDS.get(item["type"]) or item["msg"].removeprefix("Value error, ").replace(
-            "Input should be", "must be"
-        )
-        if item.get("ctx", {}).get("pattern") == PLAIN:
-            message = "control characters cannot stand in it"
         if not location and item["type"] == "value_error":
-            problems += message.splitlines()  # of the whole: each line names its keys itself
+            problems += _message(item).splitlines()  # of the whole: each line names its keys itself
             continue
         written, _ = locate(root, location)
-        value = item.get("input")
-        shown = f" (got {value!r})" if isinstance(value, str | int | float | bool) or value is None else ""
-        if item["type"] == "missing":
-            shown = ""
-        problems.append(f"`{_path(written)}`: {message}{shown}{_example(written, item['type'])}")
+        path = _path(written)
+        alternatives.setdefault(path, []).append(_message(item))
+        shown = "" if item["type"] == "missing" else _shown(written, item.get("input"))
+        line = f"`{path}`: {', or '.join(alternatives[path])}{shown}{_example(written, item['type'], root)}"
+        if len(alternatives[path]) > 1:
+            problems[-1] = line
+        else:
+            problems.append(line)
     return problems

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from tokenweir.config.errors import ConfigError, explain
 from tokenweir.config.models import Config
+from tokenweir.config.places import is_text
 
 PREFIX = "TOKENWEIR_"
 NOT_CONFIG = frozenset({"CONFIG", "DATA", "GATEWAY_JSON"})
@@ -51,13 +52,36 @@ def _override(document: dict[str, Any], environment: Mapping[str, str]) -> dict[
         for part in path[:-1]:
             at = at.setdefault(part, {})
             if not isinstance(at, dict):
-                raise ConfigError(variable, [f"`{part}` is no section"])
-        try:
-            at[path[-1]] = yaml.safe_load(text)
-        except yaml.YAMLError:
-            at[path[-1]] = text
+                whole = f"{PREFIX}{part.upper()}"
+                raise ConfigError(
+                    variable, [f"`{part}` is no section: set {whole} to its whole value, as YAML"]
+                )
+        at[path[-1]] = _value(text, is_text(Config, path))
         used[".".join(path)] = variable
     return used
+
+
+def _value(text: str, plain: bool) -> Any:
+    """The value of a variable: YAML, but `plain` texts may look like a number, a date or `yes`."""
+    try:
+        found = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError):
+        return text
+    return found if found is None or isinstance(found, str) or not plain else text
+
+
+def _not_yaml(error: yaml.YAMLError, text: str) -> str:
+    """What is wrong with a text that is no YAML, and where."""
+    if isinstance(error, yaml.reader.ReaderError):
+        line = text.count("\n", 0, error.position) + 1
+        character = f"U+{ord(text[error.position]):04X}"
+        return f"not valid YAML at line {line}: the character {character} cannot stand in it"
+    mark = getattr(error, "problem_mark", None)
+    where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+    problem = str(getattr(error, "problem", error))
+    if "'\\t'" in problem:
+        problem = "a tab; YAML is indented with spaces"
+    return f"not valid YAML{where}: {problem}"
 
 
 def parse(text: str, source: str, environment: Mapping[str, str] | None = None) -> Config:
@@ -68,9 +92,9 @@ def parse(text: str, source: str, environment: Mapping[str, str] | None = None) 
     try:
         document = yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise ConfigError(source, [f"not valid YAML{where}: {getattr(error, 'problem', error)}"]) from None
+        raise ConfigError(source, [_not_yaml(error, text)]) from None
+    except RecursionError:
+        raise ConfigError(source, ["not a configuration: lists or maps are nested too deeply"]) from None
     if document is None:
         document = {}
     if not isinstance(document, dict):
@@ -91,11 +115,15 @@ def load(path: str | Path, environment: Mapping[str, str] | None = None) -> Conf
     """Read the file at `path`; `environment` is `os.environ` unless given."""
     path = Path(path)
     try:
-        text = path.read_text()
+        text = path.read_text("utf-8")
     except FileNotFoundError:
         raise ConfigError(
             str(path), ["no such file; the shortest that works is\n      backends: [http://10.0.0.11:8000]"]
         ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(str(path), [f"cannot be read: {error}"]) from None
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        wrong = f"not UTF-8 text: the byte 0x{error.object[error.start]:02x} in line {line}"
+        raise ConfigError(str(path), [wrong]) from None
+    except OSError as error:
+        raise ConfigError(str(path), [f"cannot be read: {error.strerror}"]) from None
     return parse(text, str(path), os.environ if environment is None else environment)

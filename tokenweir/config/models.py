@@ -57,7 +57,7 @@ class ModelConfig(Section):
         str | None, Field(description="name in the table of model facts, for cost and capacity")
     ] = None
     output_prior: Annotated[
-        float | None, Field(gt=0, description="median output tokens before any is seen")
+        float | None, Field(gt=0, le=1e6, description="median output tokens before any is seen")
     ] = None
     fallback: Annotated[
         ModelName | None,
@@ -136,7 +136,9 @@ class Config(Section):
     actuators: ActuationConfig = ActuationConfig()
     log: LogConfig = LogConfig()
     gateway_id: Annotated[Id | None, Field(description="null: made once and kept in the state folder")] = None
-    state_dir: Annotated[str, Field(description="run-time files; relative to the configuration file")] = "var"
+    state_dir: Annotated[
+        str, Field(min_length=1, description="run-time files; relative to the configuration file")
+    ] = "var"
 
     @field_validator("policy")
     @classmethod
@@ -160,6 +162,7 @@ class Config(Section):
             [(f"backends[{at}].id", backend.id) for at, backend in enumerate(self.backends)],
             [(f"backends[{at}].url", backend.url) for at, backend in enumerate(self.backends)],
             [(f"keys[{at}].id", key.id) for at, key in enumerate(self.keys)],
+            [(f"keys[{at}].key_file", key.key_file) for at, key in enumerate(self.keys) if key.key_file],
             [(f"models[{at}].name", model.name) for at, model in models]
             + [(f"models[{at}].aliases", n) for at, model in models for n in {*model.aliases} - {model.name}],
         ):
@@ -169,6 +172,12 @@ class Config(Section):
                 for place, value in places
                 if first.setdefault(value, place) != place
             ]
+        hashed: dict[str, int] = {}
+        problems += [
+            f"`keys[{at}].sha256`: it is that of `keys[{hashed[key.sha256]}]` too; `tokenweir key` makes one"
+            for at, key in enumerate(self.keys)
+            if key.sha256 and hashed.setdefault(key.sha256, at) != at
+        ]
         if self.limits.body_memory > self.limits.body_max:
             problems.append("`limits.body_memory` is larger than `limits.body_max`")
         adapter = self.sessions.transfer.adapter

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
@@ -39,6 +39,14 @@ def _below(kinds: list[Any], part: int | str) -> list[Any] | None:
         elif origin is dict:
             found += _kinds(arguments[1])
     return found or None
+
+
+def is_text(root: Section, path: Iterable[str]) -> bool:
+    """Whether a text, or nothing, is all that may stand at a place."""
+    kinds: list[Any] = [root]
+    for part in path:
+        kinds = _below(kinds, part) or []
+    return set(kinds) - {NoneType} == {str}
 
 
 def locate(root: Section, location: Iterable[int | str]) -> tuple[list[int | str], list[Section]]:

@@ -15,7 +15,11 @@ _MS = {"ms": 1, "s": 1000, "": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000}
 _QUANTITY = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*$")
 
 
-def _parse(value: Any, units: dict[str, int], example: str) -> Any:
+MOST_BYTES, MOST_MS = 10**15, 10**12
+"""Bounds of any size and any time: a petabyte, three decades. More is a slip, and more than nginx counts."""
+
+
+def _parse(value: Any, units: dict[str, int], example: str, most: int) -> Any:
     if isinstance(value, bool):
         raise ValueError(f"a quantity like {example} is wanted")
     text = str(value) if isinstance(value, int | float) else value
@@ -24,17 +28,20 @@ def _parse(value: Any, units: dict[str, int], example: str) -> Any:
     match = _QUANTITY.match(text)
     if not match or match[2].lower() not in units:
         raise ValueError(f"a quantity like {example} is wanted")
-    return round(float(match[1]) * units[match[2].lower()])
+    found = float(match[1]) * units[match[2].lower()]
+    if found > most:
+        raise ValueError(f"it is too large; a quantity like {example} is wanted")
+    return round(found)
 
 
 def parse_bytes(value: Any) -> Any:
     """`4MiB` -> 4194304; a bare number is bytes."""
-    return _parse(value, _BYTES, "`4MiB`")
+    return _parse(value, _BYTES, "`4MiB`", MOST_BYTES)
 
 
 def parse_ms(value: Any) -> Any:
     """`30s` -> 30000; a bare number is seconds."""
-    return _parse(value, _MS, "`30s` or `10m`")
+    return _parse(value, _MS, "`30s` or `10m`", MOST_MS)
 
 
 KIND = "x-quantity"

@@ -34,7 +34,9 @@ class Listen(Section):
     )
     port: Annotated[Port, Field(description="TCP port for clients")] = 8080
     tls: ServerTls | None = None
-    workers: Annotated[int | Literal["auto"], Field(description="nginx worker processes")] = "auto"
+    workers: Annotated[
+        Annotated[int, Field(ge=1, le=1024)] | Literal["auto"], Field(description="nginx worker processes")
+    ] = "auto"
     metrics_port: Annotated[
         Port | None,
         Field(description="loopback port of the gateway's /metrics; null: the listen port + 1000"),

@@ -14,7 +14,8 @@ Count = Annotated[int, Field(ge=0, le=10**15)]
 Hashed = Annotated[int, Field(ge=0, le=2**53)]
 """A hash that is exact in a double."""
 
-Id = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+ID_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+Id = Annotated[str, Field(min_length=1, max_length=64, pattern=ID_PATTERN)]
 
 PLAIN: Final = r"^[^\x00-\x1f\x7f]*$"
 """What may end in a header or a log line; a gateway refuses a snapshot with anything else."""
@@ -46,4 +47,5 @@ ClassFloor = Annotated[float, Field(ge=0, le=0.5)]
 KeyWeight = Annotated[float, Field(gt=0, le=1000)]
 PerMinute = Annotated[int, Field(ge=1)]
 MaxTokens = Annotated[int, Field(ge=1, le=1_000_000)]
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+SHA256_PATTERN: Final = r"^[0-9a-f]{64}$"
+Sha256 = Annotated[str, Field(pattern=SHA256_PATTERN)]

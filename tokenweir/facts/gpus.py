@@ -108,15 +108,15 @@ GPU_NAMES = tuple(_GPUS)
 _BY_CANONICAL = {canonical(name): gpu for name, gpu in _GPUS.items()}
 # As the driver, DCGM and people write them; tried in this order.
 _PATTERNS = (
-    (r"a100.*40", "A100-40G"),
-    (r"a100", "A100-80G"),
-    (r"h200", "H200"),
-    (r"h100", "H100"),
+    (r"a100(?!\d).*40", "A100-40G"),
+    (r"a100(?!\d)", "A100-80G"),
+    (r"h200(?!\d)", "H200"),
+    (r"h100(?!\d)", "H100"),
     (r"l40s", "L40S"),
     (r"\bl4\b", "L4"),
     (r"\ba10g?\b", "A10"),
     (r"\bt4\b", "T4"),
-    (r"4090", "RTX-4090"),
+    (r"4090(?!\d)", "RTX-4090"),
 )
 
 

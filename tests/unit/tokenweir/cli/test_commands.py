@@ -101,6 +101,16 @@ def test_check_sums_up_a_configuration_that_is_in_order(write) -> None:
         ("backends: [{url: 'http://a', gpu: T5}]", ["`backends[0].gpu`", "unknown GPU 'T5'", "RTX-4090"]),
         ("{backends: [{url: 'http://a', models: [m]}], default_model: n}", ["`default_model`", "'n'", "m"]),
         (
+            "{backends: [{url: 'http://a', models: [m]}], paths: {/v1/audio/: whisper}}",
+            ["`paths./v1/audio/`", "'whisper'", "they have m"],
+        ),
+        (
+            "{backends: [{url: 'http://a', models: [m]}], "
+            f"keys: [{{id: k, sha256: {hash_key('k')}, models: [m, n]}}]}}",
+            ["`keys[0].models`", "'n'", "they have m"],
+        ),
+        ("{backends: [http://a], models: [{name: m, facts: lama}]}", ["`models[0].facts`", "'lama'"]),
+        (
             "{backends: [{url: 'http://a', models: [m]}], models: [{name: m, fallback: small}]}",
             ["`models[0].fallback`", "role `fallback`", "'small'"],
         ),

@@ -13,6 +13,8 @@ from tokenweir.config.loading import parse
 from tokenweir.config.schema import render
 from tokenweir.contract.records import Policy
 
+HASH = "a" * 64
+
 
 def test_three_addresses_are_enough() -> None:
     config = parse(
@@ -130,6 +132,31 @@ def test_the_environment_overrides_the_file_at_any_depth() -> None:
             ["line 3, column 1", "`policy`", "in line 1 already"],
         ),
         ("listen: {port: 1, port: 2}", ["line 1, column 19", "`port`", "in line 1 already"]),
+        (
+            "listen: {workers: 0}",
+            ["`listen.workers`: ", "or must be 'auto' (got 0); for example: workers: auto"],
+        ),
+        ("redis: {port: 0}", ["`redis.port`: ", "for example: port: 6379"]),
+        ("listen: {tls: {certificate: a.pem}}", ["`listen.tls.key`: it is required; for example: key: "]),
+        ("listen: {tls: yes}", ["`listen.tls`: a section", "for example: tls: {certificate: "]),
+        (
+            "backends: [{url: 'http://a', models: [{a: b}]}]",
+            ["backends[0].models", "a list of names, or a map"],
+        ),
+        ("backends: [{url: 'http://a', models: {a: }}]", ["backends[0].models.a", "(got nothing)"]),
+        (
+            f"keys: [{{id: a, sha256: {HASH}}}, {{id: b, sha256: {HASH}}}]",
+            ["keys[1].sha256", "keys[0]"],
+        ),
+        ("keys: [{id: a, key_file: k}, {id: b, key_file: k}]", ["keys[1].key_file", "used twice", "keys[0]"]),
+        ("limits: {idle: 9999999999h}", ["limits.idle", "too large", "idle: 10m"]),
+        ("queue: {max_bytes: 100000000GiB}", ["queue.max_bytes", "too large"]),
+        ("models: [{name: m, output_prior: 1e300}]", ["models[0].output_prior", "less than or equal"]),
+        ("state_dir: ''", ["state_dir", "must not be empty"]),
+        ("listen:\n\tport: 80", ["line 2, column 1", "a tab; YAML is indented with spaces"]),
+        ('policy: "a\0b"', ["line 1", "U+0000"]),
+        ("paths: " + "[" * 5000, ["nested too deeply"]),
+        ("1: 2", ["its keys are texts"]),
         ("- a", ["map of keys"]),
         ("a: [", ["not valid YAML at line 1"]),
     ],
@@ -152,6 +179,30 @@ def test_an_error_from_the_environment_names_the_variable() -> None:
         parse("", "tokenweir.yaml", {"TOKENWEIR_LISTEN__PORT": "many"})
     with pytest.raises(ConfigError, match="TOKENWEIR_LISTNE__PORT"):
         parse("", "tokenweir.yaml", {"TOKENWEIR_LISTNE__PORT": "1"})
+
+
+def test_a_variable_for_a_text_may_look_like_a_number_or_a_date() -> None:
+    given = {
+        "TOKENWEIR_ADMIN__TOKEN": "12345678901234567890",
+        "TOKENWEIR_DEFAULT_MODEL": "2024-01-01",
+        "TOKENWEIR_GATEWAY_ID": "no",
+    }
+    config = parse("", "t", given)
+    assert config.admin.token == "12345678901234567890"
+    assert (config.default_model, config.gateway_id) == ("2024-01-01", "no")
+    assert parse("", "t", {"TOKENWEIR_DEFAULT_MODEL": ""}).default_model is None
+
+
+def test_a_list_is_set_as_a_whole_by_its_variable() -> None:
+    with pytest.raises(ConfigError, match="set TOKENWEIR_BACKENDS to its whole value, as YAML"):
+        parse("backends: []", "t", {"TOKENWEIR_BACKENDS__0__URL": "http://a"})
+
+
+def test_a_file_that_is_no_text_is_told_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "tokenweir.yaml"
+    path.write_bytes(b"backends: []\npolicy: \xff")
+    with pytest.raises(ConfigError, match="not UTF-8 text: the byte 0xff in line 2"):
+        load(path, {})
 
 
 def test_a_missing_file_shows_the_shortest_that_works(tmp_path: Path) -> None:

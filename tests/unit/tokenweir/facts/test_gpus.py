@@ -24,6 +24,12 @@ def test_a_gpu_is_found_by_the_names_that_drivers_and_people_use(spelling: str, 
     assert facts.gpu(spelling).name == name
 
 
+@pytest.mark.parametrize("name", ["NVIDIA RTX A1000", "A100000", "H1000", "GeForce GT 40900"])
+def test_a_gpu_whose_name_only_begins_like_a_known_one_is_not_known(name: str) -> None:
+    with pytest.raises(facts.UnknownFactError):
+        facts.gpu(name)
+
+
 def test_an_unknown_gpu_is_named_together_with_the_known_ones() -> None:
     with pytest.raises(facts.UnknownFactError, match=r"unknown GPU 'Voodoo2'; known: .*A100-80G.*T4"):
         facts.gpu("Voodoo2")
