@@ -24,10 +24,9 @@ from bench.servers.folder import open_folder
 
 SEED = 1
 WARM_SECONDS = 8
-"""For which each system is loaded before anything counts, with a text of its own each second: a gateway in
-service has been running for long, and LuaJIT compiles a way that requests take only after many took it."""
-WARM_STREAM_SECONDS = 3
-"""For which streams run through each before they count."""
+"""For which each system is loaded before anything counts, by requests with a text of their own each second,
+and as long by streams: a gateway in service has been running for long, and LuaJIT compiles a way only
+after many requests took it."""
 WARM_SEED = 1000
 """Of those texts, none of which is measured with."""
 
@@ -49,7 +48,7 @@ class Measured:
 def _warm(plan: Plan, systems: Systems, folder: Path) -> None:
     requests = RequestCase(2 * KIB, "prose", 64)
     measure.requests(requests, systems.systems, rounds=WARM_SECONDS, seconds=1, folder=folder, seed=WARM_SEED)
-    streams = replace(plan.streams, rounds=WARM_STREAM_SECONDS, seconds=1)
+    streams = replace(plan.streams, rounds=WARM_SECONDS, seconds=1)
     measure.event_streams(streams, systems.systems, WARM_SEED)
 
 
@@ -101,8 +100,7 @@ def run(plan: Plan, folder: Path, console: Console) -> tuple[dict[str, Any], lis
     measured = Measured(requests=[[] for _ in plan.requests])
     for number in range(plan.starts):
         console.print(
-            f"start {number + 1} of {plan.starts}; "
-            f"each is loaded for {WARM_SECONDS + WARM_STREAM_SECONDS} s before anything counts"
+            f"start {number + 1} of {plan.starts}; each is loaded for {2 * WARM_SECONDS} s before it counts"
         )
         with contextlib.ExitStack() as stack:
             systems = start(folder / f"start-{number}", stack, console.print)
