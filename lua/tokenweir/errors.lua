@@ -30,6 +30,7 @@ local OF_NGINX = {
   [502] = { "upstream_broke", "The backend closed the connection before it answered, or its answer cannot be read." },
   [503] = { "no_capacity", "No backend can serve this request now. Try again later." },
   [504] = { "upstream_timeout", "The backend did not answer in time (limits.idle)." },
+  [505] = { "http_version_not_supported", "This version of HTTP is not spoken here: use HTTP/1.1." },
 }
 
 local _M = {}

@@ -54,6 +54,11 @@ def notes(config: Config) -> list[str]:
             f"whoever reaches port {config.listen.port} is served; "
             "`.venv/bin/python -m tokenweir key NAME` makes a key"
         )
+    if "*" in config.listen.cors_origins and not config.keys:
+        found.append(
+            "`listen.cors_origins` has '*', and there are no `keys`: any page that somebody who reaches port "
+            f"{config.listen.port} opens in a browser is served; for example: cors_origins: [https://chat.example]"
+        )
     for number, backend in enumerate(config.backends):
         try:
             facts.gpu(backend.gpu or "CPU")

@@ -32,6 +32,7 @@ EXAMPLES: Final[dict[str, str]] = {
     "listen.workers": "workers: auto (or 4)",
     "metrics_port": "metrics_port: 9080",
     "trusted_proxies": "trusted_proxies: [10.0.0.5, 10.1.0.0/16]",
+    "cors_origins": "cors_origins: [https://chat.example]",
     "listen.tls": "tls: {certificate: certificates/server.pem, key: certificates/server.key}",
     "certificate": "certificate: certificates/server.pem",
     "key": "key: certificates/server.key",

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from tokenweir.config.section import Section
 
 Port = Annotated[int, Field(ge=1, le=65535)]
+ORIGIN: Final = re.compile(r"\*|[a-z][a-z0-9+.-]*://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?")
+"""As browsers send it: `https://chat.example`, `http://localhost:3000`, `chrome-extension://abc`."""
+MOST_ORIGIN: Final = 300
 
 
 class ServerTls(Section):
@@ -45,6 +48,28 @@ class Listen(Section):
         list[str],
         Field(description="proxies in front, whose X-Forwarded-For is believed: [10.0.0.5, 10.1.0.0/16]"),
     ] = []
+
+    cors_origins: Annotated[
+        list[str],
+        Field(
+            max_length=256,
+            description="pages that may call the gateway from a browser: [https://chat.example], or ['*']",
+        ),
+    ] = []
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _origins(cls, value: list[str]) -> list[str]:
+        origins = []
+        for entry in value:
+            plain = re.sub(r"^(https://.*):443$|^(http://.*):80$", r"\1\2", entry.lower().removesuffix("/"))
+            if len(plain) > MOST_ORIGIN or not ORIGIN.fullmatch(plain):
+                raise ValueError(
+                    f"{entry!r} is no origin: scheme, host and port as in the browser's address bar, no path"
+                )
+            if plain not in origins:
+                origins.append(plain)
+        return origins
 
     @field_validator("trusted_proxies")
     @classmethod

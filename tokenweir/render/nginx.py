@@ -238,6 +238,7 @@ def render(config: Config, paths: Paths, *, modules: list[Path] | None = None) -
         own_headers=OWN_HEADERS,
         listens=listens(config.listen.address, config.listen.port),
         trusted_proxies=config.listen.trusted_proxies,
+        cors_origins=config.listen.cors_origins,
         tls=config.listen.tls,
         http2=http2,
         early_hints=bool(http2) and sends_early_hints(version),

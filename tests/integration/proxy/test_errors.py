@@ -101,6 +101,12 @@ def test_what_is_not_http_is_told_in_json_too(gateway: Gateway) -> None:
     assert b'{"error":{"message":"The request is not valid HTTP, or a line of its headers' in answer
 
 
+def test_another_version_of_http_is_told_by_its_name(gateway: Gateway) -> None:
+    answer = exchange(gateway, b"GET /v1/models HTTP/2.0\r\nHost: a\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 505 ")
+    assert b'"code":"http_version_not_supported"' in answer
+
+
 def test_a_header_that_is_too_long_is_told_by_its_limit(gateway: Gateway) -> None:
     long = b"X-Long: " + b"a" * 17_000
     answer = exchange(gateway, b"GET /v1/models HTTP/1.1\r\nHost: a\r\n" + long + b"\r\n\r\n")

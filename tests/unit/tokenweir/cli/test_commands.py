@@ -118,6 +118,7 @@ def test_check_sums_up_a_configuration_that_is_in_order(write) -> None:
             "{backends: [http://a], listen: {address: 0.0.0.0}}",
             ["`listen.address` 0.0.0.0", "there are no `keys`", "port 8080", "tokenweir key"],
         ),
+        ("{backends: [http://a], listen: {cors_origins: ['*']}}", ["`listen.cors_origins`", "port 8080"]),
         ("backends: [{url: 'http://a', precision: fp9}]", ["`backends[0].precision`", "'fp9'", "fp16, fp32"]),
     ],
 )

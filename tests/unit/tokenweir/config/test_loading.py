@@ -98,6 +98,14 @@ def test_the_environment_overrides_the_file_at_any_depth() -> None:
         ("queue: {early_hints: many}", ["`queue.early_hints`: a whole number is wanted (got 'many')"]),
         ("interval: 2s", ["`interval` is not a key", "did you mean `telemetry.interval`?"]),
         ("listen: {trusted_proxies: [proxy.example]}", ["listen.trusted_proxies", "10.1.0.0/16"]),
+        (
+            "listen: {cors_origins: [https://a.example/chat]}",
+            ["listen.cors_origins", "no path", "for example"],
+        ),
+        ("listen: {cors_origins: [chat.example]}", ["listen.cors_origins", "'chat.example' is no origin"]),
+        ("listen: {cors_origins: ['https://*.example']}", ["listen.cors_origins", "is no origin"]),
+        ("listen: {cors_origins: ['https://a$b']}", ["listen.cors_origins", "is no origin"]),
+        ("listen: {cors_origins: '*'}", ["listen.cors_origins", "a list is wanted"]),
         ("limits: {body_time: 100ms}", ["limits.body_time"]),
         ("listen: {workers: many}", ["`listen.workers`: ", "got 'many'"]),
         ("backends: [ftp://a]", ["backends[0].url", "http:// or https://", "for example"]),
@@ -191,6 +199,14 @@ def test_a_variable_for_a_text_may_look_like_a_number_or_a_date() -> None:
     assert config.admin.token == "12345678901234567890"
     assert (config.default_model, config.gateway_id) == ("2024-01-01", "no")
     assert parse("", "t", {"TOKENWEIR_DEFAULT_MODEL": ""}).default_model is None
+
+
+def test_origins_are_kept_as_browsers_send_them() -> None:
+    text = (
+        "listen: {cors_origins: ['https://Chat.Example:443/', 'http://a:80', 'http://[::1]:3000', 'app://x']}"
+    )
+    expected = ["https://chat.example", "http://a", "http://[::1]:3000", "app://x"]
+    assert parse(text, "t").listen.cors_origins == expected
 
 
 def test_a_list_is_set_as_a_whole_by_its_variable() -> None:

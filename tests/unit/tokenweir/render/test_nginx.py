@@ -125,6 +125,21 @@ def test_only_trusted_proxies_are_believed(tmp_path: Path) -> None:
     assert "real_ip_header X-Forwarded-For;" in text
 
 
+def test_browsers_are_told_nothing_unless_it_is_wanted(tmp_path: Path) -> None:
+    text = render(config(), paths(tmp_path))
+    assert "cors" not in text
+    assert "Access-Control" not in text
+    assert "if (" not in text
+
+
+def test_origins_become_entries_of_a_map(tmp_path: Path) -> None:
+    origins = ["https://chat.example", "http://localhost:3000"]
+    text = render(config(listen={"cors_origins": origins}), paths(tmp_path))
+    assert '"https://chat.example" $http_origin;' in text
+    assert '"http://localhost:3000" $http_origin;' in text
+    assert '"~."' not in text
+
+
 def test_the_metrics_listen_on_loopback_beside_the_gateway(tmp_path: Path) -> None:
     text = render(config(listen={"address": "0.0.0.0", "port": 8080}), paths(tmp_path))
     assert "listen 127.0.0.1:9080;" in text
