@@ -69,8 +69,11 @@ def test_moves_that_were_told_while_redis_was_away_follow_soon(
 
 
 def test_what_others_have_in_flight_counts_on_when_another_worker_polls(
-    gateway: Gateway, redis_server: RedisServer
+    start_gateway: StartGateway, redis_server: RedisServer, publish: Publish
 ) -> None:
+    publish()
+    # A Redis that is slow to answer is not away.
+    gateway = start_gateway(redis={"read_ms": 10_000, "connect_ms": 10_000})
     put_lease(redis_server, foreign_lease())
     wait_until(lambda: gateway.metrics()["tokenweir_peers"] == 1, what="the other gateway")
     for _ in range(5):
