@@ -7,7 +7,8 @@ local shape = require "tokenweir.core.body.request_shape"
 local decode = json_string.decode_bytes
 local floor, format = math.floor, string.format
 local ffi_string = ffi.string
-local find, number = bytes.find, bytes.number
+local find = bytes.find
+local value_of = require("tokenweir.core.json.number").value
 
 local NAMES, TAGS = shape.NAMES, shape.TAGS
 local BEST_OF, INPUT, MESSAGES, MODEL = TAGS.best_of, TAGS.input, TAGS.messages, TAGS.model
@@ -93,7 +94,7 @@ local function read_integer(out, p, tag, least, most)
   end
   local first = out.firsts[k]
   local c = p[first]
-  local value = (c == 45 or c >= 48 and c <= 57) and number(p + first)
+  local value = (c == 45 or c >= 48 and c <= 57) and value_of(p, first, out.lasts[k])
   if not value or value ~= floor(value) then
     return wrong_type(out, tag, "a whole number")
   end

@@ -6,7 +6,8 @@ local fixed_array = require "tokenweir.core.fixed_array"
 local shape = require "tokenweir.core.body.request_shape"
 
 local max, min = math.max, math.min
-local find_text = bytes.find_text
+local find_text, number = bytes.find_text, bytes.number
+local value_of = require("tokenweir.core.json.number").value
 local space_end = require("tokenweir.core.json.walk").space_end
 
 local TAGS, LAST_STRICT = shape.TAGS, shape.LAST_STRICT
@@ -26,11 +27,9 @@ typedef struct {
   double temperature, top_p, stop, min_tokens, ignore_eos, logprobs, tool_choice, format;
   double effort, thinking, thinking_budget;
 } tw_sampling;
-double tw_strtod(const uint8_t *s, uint8_t **end) __asm__("strtod");
 ]]
 
 local _M = {}
-local strtod = ffi.C.tw_strtod
 
 local found = fixed_array.new("tw_sampling", 1)
 
@@ -40,13 +39,18 @@ local found = fixed_array.new("tw_sampling", 1)
 -- low, 3 medium, 4 high or more. `thinking`: -1 off, 0 not given, 1 on.
 _M.found = found
 
--- The number at `i` of a checked body, or `default` for anything else.
+local function is_number(c)
+  return c >= 48 and c <= 57 or c == MINUS
+end
+
+-- The number in `[first, last)` of a checked body, or `default` for anything else.
+local function number_of(p, first, last, default)
+  return is_number(p[first]) and max(-MOST, min(value_of(p, first, last), MOST)) or default
+end
+
+-- The same of one that begins at `i`.
 local function number_at(p, i, default)
-  local c = p[i]
-  if c >= 48 and c <= 57 or c == MINUS then
-    return (max(-MOST, min(strtod(p + i, nil), MOST)))
-  end
-  return default
+  return is_number(p[i]) and max(-MOST, min(number(p + i), MOST)) or default
 end
 
 -- Where the value of the member `name` (with its quotes) of an object begins, -1 if it is not there.
@@ -134,13 +138,13 @@ local function read_member(p, tag, first, last)
   if c == LOWER_N then
     return  -- null
   elseif tag == TAGS.temperature then
-    found.temperature = number_at(p, first, -1)
+    found.temperature = number_of(p, first, last, -1)
   elseif tag == TAGS.top_p then
-    found.top_p = number_at(p, first, -1)
+    found.top_p = number_of(p, first, last, -1)
   elseif tag == TAGS.stop then
     found.stop = 1
   elseif tag == TAGS.min_tokens then
-    found.min_tokens = number_at(p, first, 0)
+    found.min_tokens = number_of(p, first, last, 0)
   elseif tag == TAGS.ignore_eos then
     found.ignore_eos = c == LOWER_T and 1 or 0
   elseif tag == TAGS.logprobs then
@@ -156,7 +160,7 @@ local function read_member(p, tag, first, last)
   elseif tag == TAGS.enable_thinking then
     found.thinking = switch_at(p, first)
   elseif tag == TAGS.thinking_budget then
-    found.thinking_budget = number_at(p, first, 0)
+    found.thinking_budget = number_of(p, first, last, 0)
   elseif tag == TAGS.reasoning then
     read_reasoning(p, first, min(last, first + LOOK))
   elseif tag == TAGS.thinking then
