@@ -57,3 +57,23 @@ def test_an_escape_that_is_cut_short_is_not_read_beyond_its_end(require: Any, po
     module = require("tokenweir.core.body.text_tokens")
     for text in (b'"\\u', b'"\\u12', b'"\\'):
         assert module.per_byte(pointer_to(text + b'"'), 1, len(text), 0.25) >= 0
+
+
+def test_each_byte_is_weighed_by_the_one_before_it_wherever_it_stands(estimate: Any) -> None:
+    # A word's first letter and the others, at each place of the eight bytes that are read at once.
+    for word in range(1, 20):
+        text = "x" * word + " "
+        first, rest, gap = 941, 21, 0
+        expected = 10 * (first + (word - 1) * rest + gap)
+        assert estimate(text * 10) * 1000 == pytest.approx(expected)
+
+
+def test_the_second_end_of_a_long_text_begins_anew(estimate: Any) -> None:
+    # 160 letters at each end, each as if behind a space.
+    assert estimate("x" * 1000) == pytest.approx(1000 * (941 + 159 * 21) / 160 / 1000)
+
+
+def test_an_escape_that_an_end_cuts_counts_as_a_mark(estimate: Any) -> None:
+    for shift in range(7):
+        text = "x" * (155 + shift) + "中" + "x" * 400
+        assert estimate(text, ensure_ascii=True) == pytest.approx(estimate("x" * 556), rel=0.5)
