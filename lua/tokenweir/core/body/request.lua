@@ -75,7 +75,7 @@ function on.member(out, at, _, name, first)
     return true
   end
   local tag = at.tag
-  out.names[k], out.tags[k], out.firsts[k] = name, tag, first
+  out.names[k], out.tags[k], out.firsts[k] = name or NAMES[tag], tag, first
   if tag == 0 then
     -- Go's parser, and so Ollama, takes a name in any case for the one that it knows; no other does.
     local meant = folded(name)

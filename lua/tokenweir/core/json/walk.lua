@@ -19,11 +19,12 @@ local nodes_of = require "tokenweir.core.json.node"
 local scalar = require("tokenweir.core.fresh").load "tokenweir.core.json.scalar"
 
 local ffi_string = ffi.string
-local find, same = bytes.find, bytes.same
+local find = bytes.find
 local string_end = require("tokenweir.core.json.quote").string_end
 local integers_end, is_digit = scalar.integers_end, scalar.is_digit
 local literal_end, number_end = scalar.literal_end, scalar.number_end
-local key_of, LONGEST_NAME, NOTHING = nodes_of.key_of, nodes_of.LONGEST_NAME, nodes_of.NOTHING
+local child, child_named, number_of = nodes_of.child, nodes_of.child_named, nodes_of.number_of
+local nodes, NOTHING = nodes_of.NODES, nodes_of.NOTHING
 
 local _M = {}
 
@@ -44,9 +45,8 @@ local CLOSE_OBJECT = 125
 -- What a walk awaits next: a comma or the end of what is open; a value; the name of a member.
 local MORE, VALUE, NAME = 0, 1, 2
 
--- Of the containers that are open: the byte that closes each, and the node of each.
-local closers = fixed_array.new("uint8_t", MAX_DEPTH + 1)
-local nodes = {}
+-- Of the containers that are open: the byte that closes each, and the number of its node.
+local closers, parents = fixed_array.new("uint8_t", MAX_DEPTH + 1), fixed_array.new("int32_t", MAX_DEPTH + 1)
 
 local function skip_spaces(p, i)
   local c = p[i]
@@ -91,9 +91,12 @@ end
 --
 -- `on.string(state, node, p, first, last)` gets the span inside the quotes, `on.number(state, node, p, first, last)`
 -- that of the number, `on.count(state, node, count)` their number, `on.open(state, node, p, first)` a container's first
--- byte. With `members`, `on.member(state, node, p, name,
--- first)` and `on.ended(state, p, last)` enclose each member of the outermost object; the former returns true where
--- there are too many. They are plain functions of a static table, so that compiled code runs through them.
+-- byte. `on.whole(state, node, p, first, n)` is asked before that whether it reads the object by itself, which has two
+-- members then and holds no container: it returns the offset behind the object, or 0. With `members`,
+-- `on.member(state, node, p, name, first)` and `on.ended(state, p, last)` enclose each member of the outermost object;
+-- the former gets no name of a node that its parent names, and returns true where there are too many. They are plain
+-- functions of a static table, so that compiled code runs through them. `node` has the `code` and `tag` that it was
+-- made with, and must not be kept.
 --
 -- @param p const uint8_t *, readable in [0, n] with p[n] == 0
 -- @tparam number i offset of the value
@@ -109,8 +112,8 @@ end
 function _M.walk(p, i, n, root, on, state, members, most)
   -- Numbers and not booleans: true and false are two types to LuaJIT, and a loop whose variables change their types is
   -- compiled in pieces.
-  local depth, node, awaits = 0, root, VALUE
-  local closer, parent = 0, NOTHING
+  local depth, node, awaits = 0, root.place or number_of(root), VALUE
+  local closer, parent = 0, 0
   i = space_end(p, i)
   while true do
     -- A turn takes what stands before a value and the value itself: turns are what a walk costs.
@@ -121,7 +124,7 @@ function _M.walk(p, i, n, root, on, state, members, most)
       local c = p[i]
       if c == closer then
         depth = depth - 1
-        closer, parent = closers[depth], nodes[depth]
+        closer, parent = closers[depth], parents[depth]
         i = i + 1
         goto ended
       elseif c ~= COMMA then
@@ -135,7 +138,7 @@ function _M.walk(p, i, n, root, on, state, members, most)
       if closer == CLOSE_OBJECT then
         awaits = NAME
       else
-        node = parent.each or NOTHING
+        node = nodes[parent].each
       end
     end
     if awaits == NAME then
@@ -152,29 +155,26 @@ function _M.walk(p, i, n, root, on, state, members, most)
         return nil, "expected ':'", i
       end
       i = space_end(p, i + 1)
-      local children = parent.children
-      if children then
-        local size = last - first
-        local known = size <= LONGEST_NAME and children[key_of(p, first, last)]
-        if known and same(p + first, known.name, size) then
-          node = known.node
-          if members and depth == 1 and on.member(state, node, p, known.name, i) then
-            return nil, TOO_MANY, i
-          end
-        elseif members and depth == 1 or find(p, BACKSLASH, first, last) >= 0 then
-          local name, message, at = name_of(p, first, last)
-          if not name then
-            return nil, message, at
-          end
-          node = children[name] or parent.other or NOTHING
-          if members and depth == 1 and on.member(state, node, p, name, i) then
-            return nil, TOO_MANY, i
-          end
-        else
-          node = parent.other or NOTHING
-        end
+      if nodes[parent].names < 0 then
+        node = nodes[parent].other
       else
-        node = parent.other or NOTHING
+        node = child(parent, p, first, last)
+        local name
+        if node < 0 then
+          node = nodes[parent].other
+          if members and depth == 1 or find(p, BACKSLASH, first, last) >= 0 then
+            local message, at
+            name, message, at = name_of(p, first, last)
+            if not name then
+              return nil, message, at
+            end
+            local named = child_named(parent, name)
+            node = named < 0 and node or named
+          end
+        end
+        if members and depth == 1 and on.member(state, nodes[node], p, name, i) then
+          return nil, TOO_MANY, i
+        end
       end
     end
     do
@@ -184,20 +184,27 @@ function _M.walk(p, i, n, root, on, state, members, most)
         if last < 0 then
           return unterminated(p, i, n)
         end
-        if node.string then
-          on.string(state, node, p, i + 1, last)
+        if nodes[node].string then
+          on.string(state, nodes[node], p, i + 1, last)
         end
         i = last + 1
       elseif c == OPEN_OBJECT or c == OPEN_ARRAY then
         if depth == MAX_DEPTH then
           return nil, "nested deeper than " .. MAX_DEPTH .. " levels", i
         end
-        if node.open then
-          on.open(state, node, p, i)
+        if nodes[node].whole and most >= 2 then
+          local after = on.whole(state, nodes[node], p, i, n)
+          if after > 0 then
+            most, i, awaits = most - 2, space_end(p, after), MORE
+            goto continue
+          end
+        end
+        if nodes[node].open then
+          on.open(state, nodes[node], p, i)
         end
         depth, most = depth + 1, most - 1
         closer, parent = c + 2, node
-        closers[depth], nodes[depth] = closer, parent
+        closers[depth], parents[depth] = closer, parent
         i = space_end(p, i + 1)
         if p[i] == closer then
           awaits = MORE
@@ -205,12 +212,12 @@ function _M.walk(p, i, n, root, on, state, members, most)
           awaits = NAME
         else
           awaits = VALUE
-          node = parent.each or NOTHING
-          if node.count then
+          node = nodes[parent].each
+          if nodes[node].count then
             local stop, count = integers_end(p, i)
             i = space_end(p, stop)
             if count > 0 then
-              on.count(state, node, count)
+              on.count(state, nodes[node], count)
             end
           end
         end
@@ -220,10 +227,10 @@ function _M.walk(p, i, n, root, on, state, members, most)
         if not last then
           return nil, "expected a digit", bad
         end
-        if node.number then
-          on.number(state, node, p, i, last)
-        elseif node.count then
-          on.count(state, node, 1)
+        if nodes[node].number then
+          on.number(state, nodes[node], p, i, last)
+        elseif nodes[node].count then
+          on.count(state, nodes[node], 1)
         end
         i = last
       else
