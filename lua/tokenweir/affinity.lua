@@ -80,7 +80,7 @@ end
 --- Takes from a request what sessions and caches are known by; once, after its body is read.
 function _M.read(r, settings)
   if UNDERSTOOD[r.kind] and r.parsed.kind and settings.sessions.prefixes then
-    r.blocks = r.parsed.tally.blocks
+    r.blocks = r.parsed.blocks
   end
   pin(r)
 end

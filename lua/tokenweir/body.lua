@@ -195,7 +195,7 @@ function _M.take_up(r)
     local p, size = bytes_in_memory()
     parse_bytes(r.kind, p or EMPTY, size or 0, r.parsed)
     if r.blocks then
-      r.blocks = r.parsed.tally.blocks
+      r.blocks = r.parsed.blocks
     end
   end
 end

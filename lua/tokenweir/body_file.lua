@@ -61,7 +61,7 @@ local function plain(out)
     result.texts[name] = request.text(out, name, MAX_TEXT)
   end
   if READ[out.kind] then
-    result.blocks = prefix_blocks.dump(out.tally.blocks)
+    result.blocks = prefix_blocks.dump(out.blocks)
     features.read(out, x)
     result.vector = ffi.string(x, VECTOR_BYTES)
     result.hashed = ffi.string(words.text.index, 2 * words.text.count)

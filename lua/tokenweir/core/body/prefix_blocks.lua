@@ -16,7 +16,9 @@ local DEFINITION = [[
 typedef struct {
   int32_t count;                   /* whole blocks */
   double bytes, end_at;            /* read so far; where the present block ends */
-  uint64_t running;
+  uint64_t running;                /* of everything but what is held */
+  const uint8_t *held;             /* the end of the last text, which is hashed once more text follows */
+  double held_size;                /* -1: nothing is held */
   uint64_t hash[64];               /* of everything up to the end of each block */
   double bytes_to[64];             /* where each block ends */
 } tw_prefix_blocks;
@@ -70,9 +72,23 @@ function _M.keep(blocks, room)
   return kept
 end
 
+--- Takes over other blocks.
+function _M.take(blocks, from)
+  local count = from.count
+  blocks.count, blocks.bytes = count, from.bytes
+  copy(blocks.hash, from.hash, 8 * count)
+  copy(blocks.bytes_to, from.bytes_to, 8 * count)
+end
+
 --- Makes the blocks ready for another prompt.
 function _M.clear(blocks)
-  blocks.count, blocks.bytes, blocks.end_at, blocks.running = 0, 0, FIRST, 0
+  blocks.count, blocks.bytes, blocks.end_at, blocks.running, blocks.held_size = 0, 0, FIRST, 0, -1
+end
+
+local function hash_on(blocks, p, size)
+  hash_state[0] = blocks.running
+  feed_hash(p, 0, size)
+  blocks.running = hash_state[0]
 end
 
 -- Takes of a text the blocks that end in it; returns where the rest begins. Calls itself for the next block: LuaJIT
@@ -83,9 +99,7 @@ local function cross(blocks, p, first, last)
   if last - first < piece then
     return first
   end
-  hash_state[0] = blocks.running
-  feed_hash(p, first, piece)
-  blocks.running = hash_state[0]
+  hash_on(blocks, p + first, piece)
   blocks.bytes = blocks.end_at
   blocks.hash[count], blocks.bytes_to[count] = blocks.running, blocks.end_at
   blocks.count = count + 1
@@ -93,17 +107,16 @@ local function cross(blocks, p, first, last)
   return cross(blocks, p, first + piece, last)
 end
 
---- Goes on with the text at `[first, last)` of `p`.
+--- Goes on with the text at `[first, last)` of `p`, which must stay there until the next one.
 function _M.feed(blocks, p, first, last)
+  if blocks.held_size >= 0 then
+    hash_on(blocks, blocks.held, blocks.held_size)
+  end
   if last - first >= blocks.end_at - blocks.bytes then
     first = cross(blocks, p, first, last)
   end
-  -- What comes after the last block is not hashed.
-  if blocks.count < MOST then
-    hash_state[0] = blocks.running
-    feed_hash(p, first, last - first)
-    blocks.running = hash_state[0]
-  end
+  -- What comes after the last block is not hashed, nor what may be the end of the prompt: no block ends in it.
+  blocks.held, blocks.held_size = p + first, blocks.count < MOST and last - first or -1
   blocks.bytes = blocks.bytes + (last - first)
 end
 

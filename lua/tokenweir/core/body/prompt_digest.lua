@@ -66,7 +66,7 @@ local function opening(out)
   end
   local tally, p = out.tally, out.p
   local slot = out.kind == "responses" and INPUT or MESSAGES
-  local first, last = tally.opening_first, tally.opening_limit
+  local first, last = tally.start[0], tally.start[1]
   if tally.items[slot] == 0 or tally.user_item == 0 then
     return false
   end

@@ -10,6 +10,7 @@
 -- because another parser may take the first (`splice.agree` mends that). Names are compared with escapes decoded.
 local ffi = require "ffi"
 local bytes = require "tokenweir.core.bytes"
+local fixed_array = require "tokenweir.core.fixed_array"
 local fixed_table = require "tokenweir.core.fixed_table"
 local json = require "tokenweir.core.json.walk"
 local json_string = require "tokenweir.core.json.string"
@@ -17,19 +18,17 @@ local parameters = require "tokenweir.core.body.parameters"
 local prefix_blocks = require "tokenweir.core.body.prefix_blocks"
 local prompt = require "tokenweir.core.body.prompt"
 local shape = require "tokenweir.core.body.request_shape"
-local turns = require "tokenweir.core.body.turns"
 
-local begin_slot, clear_tally, take_count, take_open = prompt.begin, prompt.clear, prompt.on_count, prompt.on_open
-local take_string = prompt.on_string
+local begin_slot, clear_tally, start_tally, take_tally = prompt.begin, prompt.clear, prompt.start, prompt.take
+local take_count, take_open = prompt.on_count, prompt.on_open
+local take_string, take_whole = prompt.on_string, prompt.on_whole
 local decode = json_string.decode_bytes
-local finish_turn = turns.finish
 local read_parameters = parameters.read
 local find, format, gsub, lower = string.find, string.format, string.gsub, string.lower
 local cast, ffi_new, ffi_fill = ffi.cast, ffi.new, ffi.fill
 local ipairs = ipairs
 local pointer = ffi.typeof("const uint8_t *")
 local same = bytes.same
-local clear_blocks = prefix_blocks.clear
 local ALL, space_end, TOO_MANY, walk = json.ALL, json.space_end, json.TOO_MANY, json.walk
 
 local NAMES, TAGS, BY_KIND = shape.NAMES, shape.TAGS, shape.BY_KIND
@@ -54,64 +53,101 @@ local function folded(name)
   return small
 end
 
+-- The members of the outermost object while it is read: at fixed places, for there is only one at a time.
+local seen = fixed_array.new("int32_t", 1)
+local tag_of, first_of = fixed_array.new("int32_t", MAX_MEMBERS + 1), fixed_array.new("int32_t", MAX_MEMBERS + 1)
+local last_of = fixed_array.new("int32_t", MAX_MEMBERS + 1)
+-- The names of those that we do not know, and one that Go's parser takes for one that we know.
+local unknown, disguised = {}, { false }
+
 local on = {}
 
-function on.string(out, at, p, first, last)
-  take_string(out.tally, at, p, first, last)
+function on.string(_, at, p, first, last)
+  take_string(at, p, first, last)
 end
 
-function on.open(out, at, p, first)
-  take_open(out.tally, at, p, first)
+function on.whole(_, at, p, first, n)
+  return take_whole(at, p, first, n)
 end
 
-function on.count(out, at, count)
-  take_count(out.tally, at, count)
+function on.open(_, at, p, first)
+  take_open(at, p, first)
 end
 
-function on.member(out, at, _, name, first)
-  local k = out.members + 1
-  out.members = k
+function on.count(_, at, count)
+  take_count(at, count)
+end
+
+local function note_unknown(k, name)
+  unknown[k] = name
+  -- Go's parser, and so Ollama, takes a name in any case for the one that it knows; no other does.
+  local meant = folded(name)
+  if meant ~= name and (TAGS[meant] or LAST_STRICT + 1) <= LAST_STRICT then
+    disguised[1] = name
+  end
+end
+
+function on.member(_, at, _, name, first)
+  local k, tag = seen[0] + 1, at.tag
+  seen[0] = k
   if k > MAX_MEMBERS then
     return true
   end
-  local tag = at.tag
-  out.names[k], out.tags[k], out.firsts[k] = name or NAMES[tag], tag, first
+  tag_of[k], first_of[k] = tag, first
   if tag == 0 then
-    -- Go's parser, and so Ollama, takes a name in any case for the one that it knows; no other does.
-    local meant = folded(name)
-    if meant ~= name and (TAGS[meant] or LAST_STRICT + 1) <= LAST_STRICT then
-      out.disguised = name
-    end
+    note_unknown(k, name)
   elseif tag <= SLOTS then
-    begin_slot(out.tally, tag)
+    begin_slot(tag)
   end
 end
 
-function on.ended(out, p, last)
-  local k = out.members
-  local tag, first = out.tags[k], out.firsts[k]
-  out.lasts[k] = last
-  if tag == 0 then
-    return
+function on.ended(_, _, last)
+  last_of[seen[0]] = last
+end
+
+-- Whether member `k` says the same as member `before` of the same name.
+local function agree(p, k, before)
+  local first, other = first_of[k], first_of[before]
+  local size = last_of[k] - first
+  return size == last_of[before] - other and same(p + first, p + other, size)
+end
+
+local function note_again(out, p, tag, k)
+  if tag <= LAST_STRICT and not out.conflict and not agree(p, k, out.where[tag]) then
+    out.conflict = NAMES[tag]
   end
-  local before = out.where[tag]
-  if before > 0 and tag <= LAST_STRICT and not out.conflict then
-    local size = last - first
-    if size ~= out.lasts[before] - out.firsts[before] or not same(p + first, p + out.firsts[before], size) then
-      out.conflict = NAMES[tag]
+end
+
+local function collect_members(out, p)
+  local names, tags, firsts, lasts, where = out.names, out.tags, out.firsts, out.lasts, out.where
+  for k = 1, seen[0] do
+    local tag = tag_of[k]
+    tags[k], firsts[k], lasts[k] = tag, first_of[k], last_of[k]
+    if tag == 0 then
+      names[k] = unknown[k]
+    else
+      names[k] = NAMES[tag]
+      if where[tag] > 0 then
+        note_again(out, p, tag, k)
+      end
+      where[tag] = k
     end
   end
-  out.where[tag] = k
-  if tag == TOOLS or tag == FUNCTIONS then
-    -- Chat templates print the definitions as JSON, names and all.
-    out.tally.text[tag] = last - first
+  out.members = seen[0]
+end
+
+-- Chat templates print the definitions as JSON, names and all.
+local function count_definitions(out, tag)
+  local k = out.where[tag]
+  if k > 0 then
+    out.tally.text[tag] = out.lasts[k] - out.firsts[k]
   end
 end
 
 local MEMBERS = {
   "body", "p", "size", "kind", "file", "found", "object", "members", "where", "names", "tags", "firsts", "lasts",
-  "tally",
-  "conflict", "disguised", "value", "model", "stream", "n", "best_of", "max_tokens", "max_tokens_name", "prompt_bytes",
+  "tally", "blocks",
+  "conflict", "value", "model", "stream", "n", "best_of", "max_tokens", "max_tokens_name", "prompt_bytes",
   "prompt_tokens", "messages", "prompts", "media", "error_code", "error_message", "error_param", "estimated_tokens",
   "system_id", "prompt_id",
 }
@@ -127,13 +163,15 @@ end
 function _M.clear(out)
   out.body, out.p, out.size, out.kind = false, false, 0, false
   out.file, out.found, out.object = false, false, 0
-  out.members, out.conflict, out.disguised = 0, false, false
+  out.members, out.conflict = 0, false
   out.model, out.stream, out.n, out.best_of = false, false, 1, false
   out.max_tokens, out.max_tokens_name = false, false
   out.prompt_bytes, out.prompt_tokens, out.messages, out.prompts, out.media = 0, false, 0, 1, 0
   out.error_code, out.error_message, out.error_param = false, false, false
   if not out.tally then
     out.tally = prompt.new_tally()
+    -- Outlives the request's body: its end has to find them.
+    out.blocks = prefix_blocks.new()
     out.where = ffi_new("int32_t[?]", #NAMES + 1)
     out.names, out.tags, out.firsts, out.lasts = {}, {}, {}, {}
   end
@@ -153,7 +191,9 @@ assert(SLOTS == 8)
 
 local function sum_up(out, kind)
   local tally = out.tally
-  finish_turn(tally.turns)
+  take_tally(tally, out.blocks)
+  count_definitions(out, TOOLS)
+  count_definitions(out, FUNCTIONS)
   local text, tokens, media = sum(tally.text), sum(tally.tokens), sum(tally.media)
   out.prompt_bytes, out.media = text, media
   out.prompt_tokens = tokens > 0 and tokens
@@ -173,7 +213,8 @@ function _M.parse_bytes(kind, p, size, out, most)
   if out.kind or not out.tally then
     _M.clear(out)
   end
-  clear_blocks(out.tally.blocks)
+  start_tally()
+  seen[0], disguised[1] = 0, false
   out.p, out.size, out.kind = p, size, kind
   local first = 0
   -- A byte order mark, as PowerShell writes it; Python's and llama.cpp's parsers step over it too.
@@ -186,7 +227,7 @@ function _M.parse_bytes(kind, p, size, out, most)
   end
   out.object = first
   local last, what, at = walk(p, first, size, BY_KIND[kind], on, out, true, most or ALL)
-  if out.members > MAX_MEMBERS then
+  if seen[0] > MAX_MEMBERS then
     return nil, "too_many_members", format("The body has more than %d members.", MAX_MEMBERS)
   elseif what == TOO_MANY then
     return false
@@ -194,11 +235,13 @@ function _M.parse_bytes(kind, p, size, out, most)
     return invalid_json(what, at)
   elseif last ~= size then
     return invalid_json("expected nothing more after the object, found data", last)
-  elseif out.disguised then
-    local meant = folded(out.disguised)
-    return nil, "invalid_member", format("'%.64s' differs from '%s' in case only; write '%s'.", out.disguised, meant,
+  elseif disguised[1] then
+    local meant = folded(disguised[1])
+    return nil, "invalid_member", format("'%.64s' differs from '%s' in case only; write '%s'.", disguised[1], meant,
       meant), meant
-  elseif not read_parameters(out, p) then
+  end
+  collect_members(out, p)
+  if not read_parameters(out, p) then
     return nil, out.error_code, out.error_message, out.error_param or nil
   end
   sum_up(out, kind)
@@ -240,7 +283,7 @@ function _M.adopt(out, found, path)
   end
   out.found, out.file = found, path
   if found.blocks then
-    prefix_blocks.load(out.tally.blocks, found.blocks)
+    prefix_blocks.load(out.blocks, found.blocks)
   end
 end
 

@@ -18,7 +18,7 @@ READ = RUNTIME.eval(
       local out = {}
       local ok, code, message = request.parse(kind, body, out)
       assert(ok, message)
-      local blocks, list = out.tally.blocks, {}
+      local blocks, list = out.blocks, {}
       for k = 0, blocks.count - 1 do
         list[k + 1] = bit.tohex(blocks.hash[k]) .. ":" .. blocks.bytes_to[k]
       end
@@ -128,3 +128,13 @@ def test_a_body_read_in_a_thread_has_the_same(require: Any, lua: Any) -> None:
         end"""
     )
     assert load() == (4, 4, True, 5000)
+
+
+def test_a_block_that_ends_in_a_later_text_has_all_texts_before_it() -> None:
+    texts = ["a" * 300, "", "b" * 700, "c" * 100, "d" * 10]
+    found = blocks(chat(*texts))
+    assert ends(found) == [1024]
+    for k in (0, 2, 3):
+        changed = [*texts[:k], "x" + texts[k][1:], *texts[k + 1 :]]
+        assert blocks(chat(*changed)) != found
+    assert blocks(chat(*texts[:4], "y" * 10)) == found

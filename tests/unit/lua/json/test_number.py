@@ -14,7 +14,9 @@ RUNTIME = new_runtime()
 VALUE = RUNTIME.eval(
     b"""function(text)
       local bytes, number = require "tokenweir.core.bytes", require "tokenweir.core.json.number"
-      return number.value(bytes.of(text), 0, #text - 1)
+      local value = number.value(bytes.of(text), 0, #text - 1)
+      assert(text)
+      return value
     end"""
 )
 
@@ -25,8 +27,25 @@ def value(text: str) -> Any:
 
 @pytest.mark.parametrize(
     "text",
-    ["0", "256", "123456789", "1234567890", "0.7", "0.70", "1.0", "0.1234567", "12345.678"]
-    + ["-1", "-0.5", "1e3", "1.5e3", "2E-2", "1e999", "12345678901234567890", "0.30000000000000004"],
+    [
+        "0",
+        "256",
+        "123456789",
+        "1234567890",
+        "12345678901234567890",
+        "0.7",
+        "0.70",
+        "1.0",
+        "0.1234567",
+        "12345.678",
+        "0.30000000000000004",
+        "-1",
+        "-0.5",
+        "1e3",
+        "1.5e3",
+        "2E-2",
+        "1e999",
+    ],
 )
 def test_a_number_is_what_python_reads(text: str) -> None:
     assert value(text) == float(text)
