@@ -81,7 +81,10 @@ function _M.open(directory)
     if not ok then
       return nil, text
     end
-    if text and documents.version(name) == 0 then
+    if not text then
+      -- The files are new, or somebody has taken them away.
+      dict:delete("kept:" .. name)
+    elseif documents.version(name) == 0 then
       local new, reason, detail = documents.admit(name, text, "disk")
       if new == nil then
         ngx.log(ngx.WARN, "tokenweir: the ", name, " on disk is not used (", reason, "): ", detail or "")

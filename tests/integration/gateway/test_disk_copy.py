@@ -19,7 +19,7 @@ StartGateway = Callable[..., Gateway]
 def kept(gateway: Gateway, document: str) -> list[Path]:
     """The copies of a document on disk: it has two files, which are written in turn."""
     paths = [gateway.nginx.folder / f"{document}.{suffix}" for suffix in "ab"]
-    return [path for path in paths if path.stat().st_size > 0]
+    return [path for path in paths if path.exists() and path.stat().st_size > 0]
 
 
 def test_a_gateway_starts_from_disk_while_redis_is_away_and_calls_it_stale(
@@ -80,6 +80,16 @@ def test_what_a_worker_published_before_it_died_is_kept_by_the_one_that_polls_ne
     gateway.nginx.stop()
     redis_server.stop()
     assert start_gateway().json("state")["fence"] == 6
+
+
+def test_copies_that_were_taken_away_are_made_anew_after_a_reload(gateway: Gateway) -> None:
+    for document in "snapshot", "settings":
+        wait_until(lambda document=document: kept(gateway, document), what="the copy on disk")
+    for path in kept(gateway, "snapshot") + kept(gateway, "settings"):
+        path.unlink()
+    gateway.nginx.reload()
+    for document in "snapshot", "settings":
+        wait_until(lambda document=document: kept(gateway, document), what="the new copy on disk")
 
 
 def test_a_spoiled_file_on_disk_is_not_believed(
