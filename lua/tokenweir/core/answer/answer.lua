@@ -80,6 +80,10 @@ local ROOT = object {
   status = text(STATUS), incomplete_details = incomplete, id = text(ID),
 }
 
+--- What is read of an answer, and the codes of its figures there; see `ending.lua`.
+_M.ROOT, _M.COMPLETION_TOKENS = ROOT, COMPLETION_TOKENS
+_M.PROMPT_TOKENS, _M.CACHED_TOKENS = PROMPT_TOKENS, CACHED_TOKENS
+
 local on = {}
 
 local function is(p, first, last, word)

@@ -10,12 +10,14 @@
 -- the outermost object. How the answer was cut does not matter.
 local answer = require "tokenweir.core.answer.answer"
 local bytes = require "tokenweir.core.bytes"
+local ending = require "tokenweir.core.answer.ending"
 local fixed_table = require "tokenweir.core.fixed_table"
 local json = require "tokenweir.core.json.walk"
 local line_buffer = require "tokenweir.core.line_buffer"
 local string_end = require("tokenweir.core.json.quote").string_end
 
 local clear_answer, read, settle, take_finish = answer.clear, answer.read, answer.settle, answer.finish
+local learn_ending, read_ending = ending.learn, ending.read
 local find_last, find_text, of = bytes.find_last, bytes.find_text, bytes.of
 local space_end, skip = json.space_end, json.skip
 local ffi_string = require("ffi").string
@@ -186,6 +188,7 @@ local function read_end(state, p, size)
     return false
   end
   take_finish(state, p, value + 1, last)
+  learn_ending(p, reason, value, last, at, size)
   return true
 end
 
@@ -207,7 +210,9 @@ function _M.finish(state)
   local p = whole(state)
   if p and p[size - 1] == CLOSE_OBJECT then
     -- Most answers are complete and not long. One of the responses API tells more at its beginning.
-    if state.wants_id or not read_end(state, p, size) then
+    if not state.wants_id and read_ending(state, p, size) then
+      return
+    elseif state.wants_id or not read_end(state, p, size) then
       read(state, p, 0, size)
     end
     return settle(state)
