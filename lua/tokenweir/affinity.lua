@@ -15,7 +15,7 @@ local stay = require "tokenweir.core.policy.stay"
 local bit = require "bit"
 local ffi = require "ffi"
 local dict = ngx.shared.tokenweir_documents
-local add = metrics.add
+local add, count_cached = metrics.add, metrics.cached
 local known_sessions, shared_memory = region.known_sessions, region.cache
 local locate, note_end, note_served, reckon = core.locate, core.ended, core.served, core.reckon
 local path_of = path.of
@@ -158,12 +158,9 @@ function _M.ended(r, outcome, prompt, output, cached, now)
   end
   prompt = prompt or r.prompt
   note_end(shared_memory(), r, r.place, prompt, output or 0, cached, now)
-  add("cached_prompt_tokens_reckoned", r.reckoned, r.model)
-  if cached then
-    add("cached_prompt_tokens", cached, r.model)
-    if r.brought then
-      add("kv_transfer_found_tokens", min(r.brought, max(0, cached - r.reckoned)), r.model)
-    end
+  count_cached(r.model, r.reckoned, cached)
+  if cached and r.brought then
+    add("kv_transfer_found_tokens", min(r.brought, max(0, cached - r.reckoned)), r.model)
   end
 end
 

@@ -2,12 +2,13 @@
 -- adds them to a shared dict, and so does a worker that exits. `exposition.lua` renders them.
 -- Labels are bounded: models and backends come from the fleet, outcomes and status classes are few. A model that the
 -- fleet does not know is not to be passed here (pass "").
+local contract = require "tokenweir.contract"
 local ffi = require "ffi"
 local histogram_of = require "tokenweir.core.histogram"
 
 local dict = ngx.shared.tokenweir_metrics
 local bucket = histogram_of.bucket
-local floor = math.floor
+local abs, floor, max, min = math.abs, math.floor, math.max, math.min
 local pairs = pairs
 
 --- Upper bounds of the histograms' buckets, seconds.
@@ -35,13 +36,54 @@ end
 
 -- counters[name][label 1][label 2] = number not yet in the dict
 local counters = {}
-local requests, histograms = {}, {}
 -- series_of[name][values of its labels]
 local series_of = {}
 
+-- What every request counts of its model stands in one array, in few lines of the processor's cache: sums first, then
+-- the buckets of its histograms. by_model[model] = { sums = that array, backends = {} }
+local by_model = {}
+local WAIT_SUM, TTFT_SUM, TOTAL_SUM = 0, 1, 2
+local PREDICTED, MEASURED, ERROR, RECKONED, CACHED = 3, 4, 5, 6, 7
+local COUNTED = {
+  [PREDICTED] = "predicted_output_tokens", [MEASURED] = "measured_output_tokens", [ERROR] = "prediction_error_tokens",
+  [RECKONED] = "cached_prompt_tokens_reckoned", [CACHED] = "cached_prompt_tokens",
+}
+local WAIT = 8
+local TTFT = WAIT + #BOUNDS.wait + 1
+local TOTAL = TTFT + #BOUNDS.ttft + 1
+local SUMS = TOTAL + #BOUNDS.total + 1
+local HISTOGRAMS = {
+  wait = { buckets = WAIT, sum = WAIT_SUM }, ttft = { buckets = TTFT, sum = TTFT_SUM },
+  total = { buckets = TOTAL, sum = TOTAL_SUM },
+}
+-- Constants to LuaJIT, as `bounds.wait` is not.
+local function pointer(name)
+  return ffi.cast("const double *", bounds[name])
+end
+local wait_bounds, ttft_bounds, total_bounds = pointer "wait", pointer "ttft", pointer "total"
+
+-- The same of one backend: backends[backend] = tokens, then requests by outcome and class of their status.
+local PROMPT, OUTPUT, FIRST_OUTCOME, CLASSES = 0, 1, 2, 10
+local OUTCOMES = contract.shapes.completion.members.outcome.enum
+local outcome_at = {}
+for k = 1, #OUTCOMES do
+  outcome_at[OUTCOMES[k]] = FIRST_OUTCOME + CLASSES * (k - 1)
+end
+
+local array = ffi.typeof("double[?]")
+
+local function model_of(name)
+  local of_model = by_model[name]
+  if not of_model then
+    of_model = { sums = array(SUMS), backends = {} }
+    by_model[name] = of_model
+  end
+  return of_model
+end
+
 local function new_histogram(name)
   -- buckets, then the sum
-  return ffi.new("double[?]", last_bucket[name] + 2)
+  return array(last_bucket[name] + 2)
 end
 
 local function put(histogram, name, value)
@@ -49,15 +91,6 @@ local function put(histogram, name, value)
   local k = bucket(upper, value)
   histogram[k] = histogram[k] + 1
   histogram[last + 1] = histogram[last + 1] + value
-end
-
-local function observe(model, name, ms)
-  local of_model = histograms[model]
-  if not of_model then
-    of_model = { wait = new_histogram("wait"), ttft = new_histogram("ttft"), total = new_histogram("total") }
-    histograms[model] = of_model
-  end
-  put(of_model[name], name, ms / 1000)
 end
 
 --- Counts a value of a histogram that requests do not count by themselves.
@@ -77,6 +110,12 @@ function _M.observe(name, value, first, second)
   put(histogram, name, value)
 end
 
+local function observe(sums, sum, buckets, upper, ms)
+  local value = ms / 1000
+  local k = buckets + bucket(upper, value)
+  sums[k], sums[sum] = sums[k] + 1, sums[sum] + value
+end
+
 --- Counts a request that ended.
 -- @param model string, public name from the fleet; "" if none
 -- @param backend string, its id; "" if it never reached one
@@ -85,34 +124,39 @@ end
 -- @param prompt, output numbers of tokens, nil where not known
 -- @param wait_ms, ttft_ms, total_ms numbers, nil where there is none
 function _M.request(model, backend, outcome, status, prompt, output, wait_ms, ttft_ms, total_ms)
-  local of_model = requests[model]
-  if not of_model then
-    of_model = {}
-    requests[model] = of_model
-  end
-  local entry = of_model[backend]
+  local of_model = model_of(model)
+  local entry = of_model.backends[backend]
   if not entry then
-    entry = { prompt = 0, output = 0, outcomes = {} }
-    of_model[backend] = entry
+    entry = array(FIRST_OUTCOME + CLASSES * #OUTCOMES)
+    of_model.backends[backend] = entry
   end
-  local classes = entry.outcomes[outcome]
-  if not classes then
-    classes = {}
-    entry.outcomes[outcome] = classes
-  end
-  local class = floor(status / 100)
-  classes[class] = (classes[class] or 0) + 1
-  entry.prompt = entry.prompt + (prompt or 0)
-  entry.output = entry.output + (output or 0)
+  local at = outcome_at[outcome] + max(0, min(floor(status / 100), CLASSES - 1))
+  entry[at] = entry[at] + 1
+  entry[PROMPT], entry[OUTPUT] = entry[PROMPT] + (prompt or 0), entry[OUTPUT] + (output or 0)
+  local sums = of_model.sums
   if wait_ms then
-    observe(model, "wait", wait_ms)
+    observe(sums, WAIT_SUM, WAIT, wait_bounds, wait_ms)
   end
   if ttft_ms then
-    observe(model, "ttft", ttft_ms)
+    observe(sums, TTFT_SUM, TTFT, ttft_bounds, ttft_ms)
   end
   if total_ms then
-    observe(model, "total", total_ms)
+    observe(sums, TOTAL_SUM, TOTAL, total_bounds, total_ms)
   end
+end
+
+--- Counts an output that had been predicted, both in tokens.
+function _M.predicted(model, predicted, measured)
+  local sums = model_of(model).sums
+  sums[PREDICTED], sums[MEASURED] = sums[PREDICTED] + predicted, sums[MEASURED] + measured
+  sums[ERROR] = sums[ERROR] + abs(predicted - measured)
+end
+
+--- Counts what the cache of a backend was reckoned to have of a prompt, in tokens, and what it had, as its engine says;
+-- nil where that does not.
+function _M.cached(model, reckoned, cached)
+  local sums = model_of(model).sums
+  sums[RECKONED], sums[CACHED] = sums[RECKONED] + reckoned, sums[CACHED] + (cached or 0)
 end
 
 --- Adds to a counter of `exposition.COUNTERS`.
@@ -145,46 +189,65 @@ local function add(key, amount)
   end
 end
 
-local function flush_requests()
-  for model, backends in pairs(requests) do
-    for backend, entry in pairs(backends) do
-      local labels = SEPARATOR .. model .. SEPARATOR .. backend
-      for outcome, classes in pairs(entry.outcomes) do
-        for class, count in pairs(classes) do
-          add("requests" .. labels .. SEPARATOR .. outcome .. SEPARATOR .. class, count)
-          classes[class] = 0
-        end
+local function flush_backend(model, backend, entry)
+  local labels = SEPARATOR .. model .. SEPARATOR .. backend
+  for k = 1, #OUTCOMES do
+    for class = 0, CLASSES - 1 do
+      local at = outcome_at[OUTCOMES[k]] + class
+      if entry[at] > 0 then
+        add("requests" .. labels .. SEPARATOR .. OUTCOMES[k] .. SEPARATOR .. class, entry[at])
+        entry[at] = 0
       end
-      add("prompt_tokens" .. labels, entry.prompt)
-      add("output_tokens" .. labels, entry.output)
-      entry.prompt, entry.output = 0, 0
     end
+  end
+  add("prompt_tokens" .. labels, entry[PROMPT])
+  add("output_tokens" .. labels, entry[OUTPUT])
+  entry[PROMPT], entry[OUTPUT] = 0, 0
+end
+
+local function add_to_histogram(name, series, k, amount)
+  if amount ~= 0 then
+    add("histogram" .. SEPARATOR .. name .. SEPARATOR .. series .. SEPARATOR .. k, amount)
   end
 end
 
-local function flush_histogram(name, series, histogram)
-  for k = 0, last_bucket[name] + 1 do
-    add("histogram" .. SEPARATOR .. name .. SEPARATOR .. series .. SEPARATOR .. k, histogram[k])
-    histogram[k] = 0
+local function flush_model(model, sums)
+  for name, at in pairs(HISTOGRAMS) do
+    local last = last_bucket[name]
+    for k = 0, last do
+      add_to_histogram(name, model, k, sums[at.buckets + k])
+    end
+    add_to_histogram(name, model, last + 1, sums[at.sum])
+  end
+  for at, name in pairs(COUNTED) do
+    add("counter" .. SEPARATOR .. name .. SEPARATOR .. model .. SEPARATOR, sums[at])
+  end
+  ffi.fill(sums, ffi.sizeof(sums))
+end
+
+local function flush_models()
+  for model, of_model in pairs(by_model) do
+    flush_model(model, of_model.sums)
+    for backend, entry in pairs(of_model.backends) do
+      flush_backend(model, backend, entry)
+    end
   end
 end
 
 local function flush_histograms()
-  for model, of_model in pairs(histograms) do
-    for name, histogram in pairs(of_model) do
-      flush_histogram(name, model, histogram)
-    end
-  end
   for name, by_series in pairs(series_of) do
     for series, histogram in pairs(by_series) do
-      flush_histogram(name, series, histogram)
+      for k = 0, last_bucket[name] + 1 do
+        add_to_histogram(name, series, k, histogram[k])
+        histogram[k] = 0
+      end
     end
   end
 end
 
 --- Adds what this worker counted to the shared dict.
 function _M.flush()
-  flush_requests()
+  flush_models()
   flush_histograms()
   for name, by_first in pairs(counters) do
     for first, by_second in pairs(by_first) do

@@ -15,12 +15,12 @@ local small_model = require "tokenweir.small_model"
 local state = require "tokenweir.state"
 local words = require "tokenweir.core.prediction.words"
 
-local add = metrics.add
+local add, count_predicted = metrics.add, metrics.predicted
 local estimate_tokens, learn_tokens, raw_tokens = prompt_tokens.estimate, prompt_tokens.learn, prompt_tokens.raw
 local glance, read_features = features.glance, features.read
 local learn, predict = estimator.learn, estimator.predict
 local predict_running = running.predict
-local abs, ceil, max = math.abs, math.ceil, math.max
+local ceil, max = math.ceil, math.max
 local random = math.random
 local copy, text_of = ffi.copy, ffi.string
 
@@ -199,13 +199,6 @@ local function tell_fallback(r)
     or "the predictor is better than its running figures again, and is served")
 end
 
-local function count(r, output)
-  local predicted = r.mean * r.n
-  add("predicted_output_tokens", predicted, r.model)
-  add("measured_output_tokens", output, r.model)
-  add("prediction_error_tokens", abs(predicted - output), r.model)
-end
-
 --- Takes how a predicted request ended; in the log phase.
 -- @param outcome string, of the contract's `Outcome`
 -- @param output number of output tokens of all choices, or nil
@@ -222,7 +215,7 @@ function _M.learn(r, outcome, output, told, now)
     return
   end
   if ending ~= "cut" then
-    count(r, output)
+    count_predicted(r.model, r.mean * r.n, output)
   end
   if learn(own, r.fitted, r, output / r.n, ending, now) then
     tell_fallback(r)

@@ -3,7 +3,12 @@
 -- The estimate (`features.lua`) is that of one tokenizer. Others differ from it by a factor that hardly depends on the
 -- text, and chat templates add a constant; both are fitted per model by weighted least squares with weights that
 -- forget, to the engines' own `usage.prompt_tokens`. Errors count relative to the size.
+local ffi = require "ffi"
+
 local ceil, max, min = math.ceil, math.max, math.min
+
+ffi.cdef [[ typedef struct { double w, x, y, xx, xy, factor, constant; } tw_tokenizer; ]]
+local tokenizer = ffi.typeof("tw_tokenizer")
 
 --- What chat templates put around a message.
 local PER_MESSAGE = 4
@@ -33,9 +38,10 @@ local function fit(of)
   of.factor, of.constant = factor, max(-FLOOR, min((of.y - factor * of.x) / of.w, MOST_CONSTANT))
 end
 
---- @treturn table what is known of one model's tokenizer
+--- @return tw_tokenizer, what is known of one model's tokenizer
 function _M.new()
-  local of = { w = 0, x = 0, y = 0, xx = 0, xy = 0, factor = 1, constant = 0 }
+  local of = tokenizer()
+  of.factor = 1
   add(of, SMALL, SMALL, OFTEN)
   add(of, LARGE, LARGE, OFTEN)
   return of
