@@ -15,6 +15,8 @@ local cjson = require "cjson.safe"
 local clock = require "tokenweir.clock"
 local config = require "tokenweir.config"
 local contract = require "tokenweir.contract"
+local ffi = require "ffi"
+local fixed_array = require "tokenweir.core.fixed_array"
 local metrics = require "tokenweir.metrics"
 local redis = require "tokenweir.redis"
 local new_buffer = require("string.buffer").new
@@ -39,12 +41,15 @@ local ENTRY_OVERHEAD = 200      -- bytes of Redis beside a batch
 
 local _M = { CAPACITY = CAPACITY }
 
-local open = new_buffer()       -- the batch that grows: records number open_first .. open_first + open_size - 1
-local open_first, open_size = 0, 0
+-- `made`: records that this worker made, the dropped ones included; `waiting`: those that are here; `first`, `size`:
+-- the batch that grows has the records number first .. first + size - 1; `head_at`: the time that `head` is of. One
+-- structure, in one line of the processor's cache, since every request needs all of them.
+ffi.cdef [[ typedef struct { double made, waiting, first, size, head_at; bool flush_due; } tw_events; ]]
+local records = fixed_array.new("tw_events", 1)
+local open = new_buffer()       -- the batch that grows
 local pending = {}              -- batches not yet confirmed: { source, first, batch, size }
-local waiting, made = 0, 0      -- records that are here; records that this worker made, the dropped ones included
 local source
-local flushing, flush_due = false, false
+local flushing = false
 local retry_at, failures = 0, 0
 
 local function source_name()
@@ -53,25 +58,25 @@ local function source_name()
 end
 
 local function flush_in_timer(premature)
-  flush_due = false
+  records.flush_due = false
   _M.flush(clock.ms(), premature)
 end
 
 local function close_batch()
-  if open_size == 0 then
+  if records.size == 0 then
     return
   end
   open:put("]")
-  pending[#pending + 1] = { source = source_name(), first = open_first, batch = open:get(), size = open_size }
-  open_size = 0
+  pending[#pending + 1] = { source = source_name(), first = records.first, batch = open:get(), size = records.size }
+  records.size = 0
 end
 
 -- What every record of this gateway begins with; made anew when nginx's clock has moved.
-local head, head_at
+local head
 
 local function head_of(now)
-  if now ~= head_at then
-    head_at = now
+  if now ~= records.head_at then
+    records.head_at = now
     head = '{"gateway":"' .. config.current.gateway_id .. '","time_ms":' .. format("%.0f", now * 1000) .. ","
   end
   return head
@@ -81,29 +86,29 @@ end
 -- @return the buffer that takes the JSON members of a `Completion` without braces, but for `gateway` and `time_ms`, at
 --   least one; or nil: no more fit (counted)
 function _M.begin()
-  made = made + 1
-  if waiting >= CAPACITY then
+  records.made = records.made + 1
+  if records.waiting >= CAPACITY then
     close_batch()  -- the numbers within a batch follow each other
     metrics.add("events_dropped", 1)
     return nil
   end
-  if open_size == 0 then
-    open_first = made - 1
+  if records.size == 0 then
+    records.first = records.made - 1
   end
-  open:put(open_size == 0 and "[" or ",", head_of(now_wall()))
+  open:put(records.size == 0 and "[" or ",", head_of(now_wall()))
   return open
 end
 
 --- Ends the record that `begin` began.
 function _M.finish()
   open:put("}")
-  waiting, open_size = waiting + 1, open_size + 1
-  if open_size == BATCH then
+  records.waiting, records.size = records.waiting + 1, records.size + 1
+  if records.size == BATCH then
     close_batch()
   end
   -- Timers have stopped in a worker that drains, but one without a delay still runs.
-  if not flush_due and exiting() then
-    flush_due = ngx.timer.at(0, flush_in_timer) and true or false
+  if not records.flush_due and exiting() then
+    records.flush_due = ngx.timer.at(0, flush_in_timer) and true or false
   end
 end
 
@@ -112,7 +117,7 @@ local function adopt_handed()
   local entry = text and cjson.decode(text)
   if entry then
     pending[#pending + 1] = entry
-    waiting = waiting + entry.size
+    records.waiting = records.waiting + entry.size
   end
   return entry ~= nil
 end
@@ -152,7 +157,7 @@ local function send(connection)
     local reply = replies[k]
     if type(reply) == "string" then
       metrics.add("events_sent", pending[k].size)
-      waiting = waiting - pending[k].size
+      records.waiting = records.waiting - pending[k].size
     else
       refused = reply and reply.err or refused
       left[#left + 1] = pending[k]
@@ -177,7 +182,7 @@ local function drain()
         return nil, err
       end
     end
-  until waiting == 0
+  until records.waiting == 0
   connection:keep()
   return true
 end
@@ -186,7 +191,7 @@ end
 -- @param at_once boolean, without regard to the back-off
 -- @return true, or nil, err
 function _M.flush(now, at_once)
-  if flushing or (not at_once and now < retry_at) or (waiting == 0 and dict:llen(QUEUE) == 0) then
+  if flushing or (not at_once and now < retry_at) or (records.waiting == 0 and dict:llen(QUEUE) == 0) then
     return true
   end
   flushing = true
@@ -215,7 +220,7 @@ function _M.hand_over()
       lost = lost + entry.size
     end
   end
-  pending, waiting = {}, 0
+  pending, records.waiting = {}, 0
   if lost > 0 then
     metrics.add("events_dropped", lost)
   end
@@ -223,7 +228,7 @@ end
 
 --- @return number of records that wait in this worker
 function _M.waiting()
-  return waiting
+  return records.waiting
 end
 
 return _M
