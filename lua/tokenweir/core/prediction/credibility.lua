@@ -6,7 +6,12 @@
 -- what the mean of those before it lie off the expectation is, on average, the variance between keys: chance strikes
 -- the two independently. So keys that are all alike tell nothing however much is known of them, and a system prompt
 -- that goes with its key tells nothing that the key did not tell.
+local ffi = require "ffi"
+
 local max, min = math.max, math.min
+
+ffi.cdef [[ typedef struct { double count, together, noise, strength; } tw_belief; ]]
+local belief = ffi.typeof("tw_belief")
 
 --- Outputs that count (1/e).
 local WINDOW = 400
@@ -26,16 +31,24 @@ local function estimate(of, all)
   of.strength = max(LEAST, min(noise / max(together, 1e-4 * noise), MOST))
 end
 
---- @param all what holds of all models, from which a model's own begins; nil for that itself
--- @treturn table `strength`: outputs as which the expectation counts
-function _M.new(all)
-  local of = { count = 0, together = 0, noise = 0, strength = STRENGTH }
+--- Begins to measure.
+-- @param of tw_belief; `strength`: outputs as which the expectation counts
+-- @param all what holds of all models, from which a model's own begins; nil for that itself
+function _M.begin(of, all)
+  of.count, of.together, of.noise, of.strength = 0, 0, 0, STRENGTH
   estimate(of, all)
+end
+
+--- @param all see `begin`
+-- @return tw_belief
+function _M.new(all)
+  local of = belief()
+  _M.begin(of, all)
   return of
 end
 
 --- Takes one output.
--- @param of, all as of `new`
+-- @param of, all as of `begin`
 -- @tparam number off how far it lay from what was expected without the history; @tparam number shift how far the
 --   history's mean lies from that; @tparam number count outputs that the history is of
 function _M.learn(of, all, off, shift, count)

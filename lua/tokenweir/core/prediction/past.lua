@@ -4,11 +4,15 @@
 -- moved by how far outputs of the same message lay off, whoever asked; each as far as it has proved to tell anything
 -- beyond those before it (`credibility.lua`). What a history has told of a model is believed of that model first.
 local credibility = require "tokenweir.core.prediction.credibility"
+local ffi = require "ffi"
 local history = require "tokenweir.core.prediction.history"
 
 local log, max, sqrt = math.log, math.max, math.sqrt
 local add, find, shrunk, touch = history.add, history.find, history.shrunk, history.touch
-local believe = credibility.learn
+local begin, believe = credibility.begin, credibility.learn
+
+ffi.cdef [[ typedef struct { tw_belief key, system, session, prompt; } tw_beliefs; ]]
+local beliefs_of = ffi.typeof("tw_beliefs")
 
 --- Completions that count (1/e): per model, key or system prompt, session, message.
 local MODEL_WINDOW, KEY_WINDOW, SESSION_WINDOW, PROMPT_WINDOW = 200, 100, 5, 20
@@ -18,12 +22,14 @@ local MODEL_STRENGTH = 10
 local _M = { MODEL_WINDOW = MODEL_WINDOW, KEY_WINDOW = KEY_WINDOW, MODEL_STRENGTH = MODEL_STRENGTH }
 
 --- @param all what is believed of all models' histories; nil for that itself
--- @treturn table how far the histories of one model are believed
+-- @return tw_beliefs, how far the histories of one model are believed
 function _M.beliefs(all)
-  return {
-    key = credibility.new(all and all.key), system = credibility.new(all and all.system),
-    session = credibility.new(all and all.session), prompt = credibility.new(all and all.prompt),
-  }
+  local of = beliefs_of()
+  begin(of.key, all and all.key)
+  begin(of.system, all and all.system)
+  begin(of.session, all and all.session)
+  begin(of.prompt, all and all.prompt)
+  return of
 end
 
 --- @tparam number sets of the histories of keys; those of system prompts are twice, of sessions and messages four
