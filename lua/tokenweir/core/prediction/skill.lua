@@ -4,6 +4,11 @@
 -- The loss of a prediction is the pinball loss of its median and of its 90 % quantile (Koenker and Bassett, 1978):
 -- what a wrong quantile costs, in tokens. The predictor is left when it is clearly worse, and taken up again when it
 -- is not.
+local ffi = require "ffi"
+
+ffi.cdef [[ typedef struct { double count, loss, reference; bool left; } tw_skill; ]]
+local skill = ffi.typeof("tw_skill")
+
 local WINDOW = 200
 local AT_LEAST = 50
 local LEAVE, RETURN = 1.03, 1.0
@@ -17,9 +22,9 @@ local function pinball(actual, quantile, level)
 end
 _M.pinball = pinball
 
---- @treturn table the state of one model
+--- @return tw_skill, the state of one model
 function _M.new()
-  return { count = 0, loss = 0, reference = 0, left = false }
+  return (skill())
 end
 
 --- Takes one output.
