@@ -52,4 +52,7 @@ function Buffer:append(source, n)
   self.size = size
 end
 
+-- The same as functions: a method is looked up in the buffer, then in what all buffers are like.
+_M.append, _M.clear = Buffer.append, Buffer.clear
+
 return _M

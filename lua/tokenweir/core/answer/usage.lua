@@ -16,6 +16,7 @@ local json = require "tokenweir.core.json.walk"
 local line_buffer = require "tokenweir.core.line_buffer"
 local string_end = require("tokenweir.core.json.quote").string_end
 
+local append, clear_buffer = line_buffer.append, line_buffer.clear
 local clear_answer, read, settle, take_finish = answer.clear, answer.read, answer.settle, answer.finish
 local learn_ending, read_ending = ending.learn, ending.read
 local find_last, find_text, of = bytes.find_last, bytes.find_text, bytes.of
@@ -42,7 +43,7 @@ local tail = line_buffer.new()
 function _M.reset(state)
   clear_answer(state)
   state.size, state.kept = 0, 0
-  state.head:clear()
+  clear_buffer(state.head)
   local chunks = state.chunks
   for k = state.first_chunk, state.last_chunk do
     chunks[k] = nil
@@ -88,7 +89,7 @@ function _M.feed_bytes(state, p, n)
   local before, head = state.size, state.head
   local wanted = HEAD - head.size
   if wanted > 0 then
-    head:append(p, n < wanted and n or wanted)
+    append(head, p, n < wanted and n or wanted)
   end
   state.size = before + n
   if state.size > HEAD then
@@ -103,7 +104,7 @@ function _M.feed(state, chunk)
 end
 
 local function join(state)
-  tail:clear()
+  clear_buffer(tail)
   local surplus = state.kept - TAIL
   for k = state.first_chunk, state.last_chunk do
     local chunk = state.chunks[k]
@@ -111,7 +112,7 @@ local function join(state)
       chunk = sub(chunk, surplus + 1)
       surplus = 0
     end
-    tail:append(chunk, #chunk)
+    append(tail, chunk, #chunk)
   end
 end
 
@@ -180,8 +181,8 @@ local function read_end(state, p, size)
   if last < 0 or find_text(p, '"finish_reason"', last, at) >= 0 then
     return false
   end
-  tail:clear()
-  tail:append(p + at - 1, size - at + 1)
+  clear_buffer(tail)
+  append(tail, p + at - 1, size - at + 1)
   tail.p[0] = OPEN_OBJECT
   if read(state, tail.p, 0, tail.size) ~= tail.size then
     clear_answer(state)
