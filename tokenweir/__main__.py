@@ -1,11 +1,8 @@
 """`python -m tokenweir`."""
 
-import sys
+from tokenweir.interrupts import ended_by_interrupt
 
 if __name__ == "__main__":
-    try:
+    with ended_by_interrupt():
         from tokenweir.cli import app
-
-        app(prog_name="tokenweir")
-    except KeyboardInterrupt:  # before a command had begun
-        sys.exit(130)
+    app(prog_name="tokenweir")

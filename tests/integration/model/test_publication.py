@@ -273,21 +273,6 @@ def test_a_training_that_waits_for_another_can_be_interrupted(config: Path) -> N
     assert (waiting.returncode, told.strip()) == (130, INTERRUPTED)
 
 
-def test_an_interrupt_while_the_libraries_are_read_ends_it_without_a_traceback() -> None:
-    code = (
-        "import os, runpy, signal, sys\n"
-        "class Interrupt:\n"
-        "    def find_spec(self, name, *_):\n"
-        "        if name == 'sklearn': os.kill(os.getpid(), signal.SIGINT)\n"
-        "sys.meta_path.insert(0, Interrupt())\n"
-        "sys.argv = ['model', 'train']\n"
-        "runpy.run_module('model', run_name='__main__')\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (130, "")
-    assert done.stderr.strip() == "interrupted; nothing was changed"
-
-
 def test_what_has_begun_to_be_published_is_published_whatever_the_interrupt() -> None:
     heard = signal.getsignal(signal.SIGINT)
     with uninterrupted():

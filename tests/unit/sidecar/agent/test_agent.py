@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from sidecar.agent.__main__ import options
+from sidecar.agent.cli import options
 from sidecar.agent.page import render
 from sidecar.agent.server import Agent
 from sidecar.telemetry import dcgm

@@ -197,19 +197,6 @@ def test_an_interrupted_up_says_what_runs_on(write, monkeypatch: pytest.MonkeyPa
     assert "Traceback" not in output
 
 
-def test_an_interrupt_while_the_program_is_read_ends_it_without_a_traceback() -> None:
-    code = (
-        "import runpy, sys\n"
-        "class Interrupt:\n"
-        "    def find_spec(self, name, *_):\n"
-        "        if name == 'tokenweir.cli': raise KeyboardInterrupt\n"
-        "sys.meta_path.insert(0, Interrupt())\n"
-        "runpy.run_module('tokenweir', run_name='__main__')\n"
-    )
-    result = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
-    assert (result.returncode, result.stderr) == (130, "")
-
-
 def test_the_shipped_configuration_is_in_order(root: Path) -> None:
     assert run("check", "--config", str(root / "tokenweir.yaml"))[0] == 0
     assert run("check", "--config", str(root / "deploy/compose/tokenweir.yaml"))[0] == 0
