@@ -10,9 +10,10 @@ from starlette.exceptions import HTTPException
 
 from sidecar.administration import ConflictError, UnknownBackendError
 from tokenweir.config import ConfigError
-from tokenweir.config.errors import describe
+from tokenweir.config.errors import describe, what_is_wrong
 from tokenweir.config.places import Section
 
+UNREADABLE = "the body cannot be read: UTF-8 JSON is wanted, nested no deeper than a configuration is"
 NO_OBJECT = "a JSON object is wanted as the body, sent with the header `Content-Type: application/json`"
 
 
@@ -59,7 +60,7 @@ def install(app: FastAPI) -> None:
             elif item["loc"][0] == "body":
                 problems += describe([{**item, "loc": tuple(item["loc"][1:])}], _body_of(request))
             else:
-                problems.append(f"`{item['loc'][-1]}`: {item['msg']} (got {item['input']!r})")
+                problems.append(f"`{item['loc'][-1]}`: {what_is_wrong(item)} (got {item['input']!r})")
         return answer(422, "the request cannot be used", problems)
 
     @app.exception_handler(UnknownBackendError)
@@ -76,5 +77,8 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def other(_: Request, error: HTTPException) -> JSONResponse:
-        text = "nothing is here; /docs lists the routes" if error.status_code == 404 else str(error.detail)
-        return answer(error.status_code, text)
+        texts = {
+            400: UNREADABLE,
+            404: "nothing is here; /docs lists the routes",
+        }  # 400: what is no JSON at all
+        return answer(error.status_code, texts.get(error.status_code, str(error.detail)))

@@ -109,7 +109,8 @@ def explain(source: str, error: ValidationError, root: Section) -> ConfigError:
     return ConfigError(source, describe(error.errors(include_url=False), root))
 
 
-def _message(item: Mapping[str, Any]) -> str:
+def what_is_wrong(item: Mapping[str, Any]) -> str:
+    """What is wrong, in our words, by one of pydantic's error details."""
     context = item.get("ctx", {})
     if found := PATTERNS.get(str(context.get("pattern", ""))):
         return found
@@ -135,11 +136,11 @@ def describe(details: Iterable[Mapping[str, Any]], root: Section) -> list[str]:
             problems.append(f"`{_path([*written, key])}` is not a key of the configuration{hint}")
             continue
         if not location and item["type"] == "value_error":
-            problems += _message(item).splitlines()  # of the whole: each line names its keys itself
+            problems += what_is_wrong(item).splitlines()  # of the whole: each line names its keys itself
             continue
         written, _ = locate(root, location)
         path = _path(written)
-        alternatives.setdefault(path, []).append(_message(item))
+        alternatives.setdefault(path, []).append(what_is_wrong(item))
         shown = "" if item["type"] == "missing" else _shown(written, item.get("input"))
         line = f"`{path}`: {', or '.join(alternatives[path])}{shown}{_example(written, item['type'], root)}"
         if len(alternatives[path]) > 1:

@@ -34,7 +34,9 @@ async def test_wrong_values_are_named_with_an_example_and_change_nothing(
     for route in ("decisions", "decisions/events", "actions"):
         assert "the backends are: a" in await refused("GET", f"/api/{route}?backend=zz", None, 404)
         assert (await http.get(f"/api/{route}?backend=a")).status_code == 200
-    assert "`limit`" in await refused("GET", "/api/actions?limit=0", None, 422)
+    few = await refused("GET", "/api/actions?limit=0", None, 422)
+    assert "`limit`: must be greater than or equal to 1 (got '0')" in few
+    assert "`limit`: a whole number is wanted" in await refused("GET", "/api/actions?limit=x", None, 422)
     assert "round_robin" in await refused("PUT", "/api/policy", {"policy": "best"}, 422)
     assert "did you mean `policy`" in await refused("PUT", "/api/policy", {"polcy": "best"}, 422)
     assert "`tls.verfy`" in await refused("POST", "/api/backends", {"url": url, "tls": {"verfy": 1}}, 422)
@@ -44,6 +46,10 @@ async def test_wrong_values_are_named_with_an_example_and_change_nothing(
         "/api/policy", content="{policy", headers={"Content-Type": "application/json"}
     )
     assert "the body is no JSON" in unreadable.json()["error"]["problems"][0]
+    for content in (b"[" * 100_000, b'{"policy": "\xff"}'):
+        broken = await http.put("/api/policy", content=content, headers={"Content-Type": "application/json"})
+        assert broken.status_code == 400
+        assert "UTF-8 JSON is wanted" in broken.json()["error"]["message"]
     untyped = await http.put("/api/policy", content='{"policy": "hybrid"}')
     assert "Content-Type: application/json" in untyped.json()["error"]["problems"][0]
     assert "/docs lists the routes" in (await http.get("/api/nothing")).json()["error"]["message"]
