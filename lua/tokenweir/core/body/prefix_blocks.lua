@@ -67,8 +67,9 @@ function _M.keep(blocks, room)
   end
   local kept = room or few()
   kept.count, kept.bytes = count, blocks.bytes
-  copy(kept.hash, blocks.hash, 8 * count)
-  copy(kept.bytes_to, blocks.bytes_to, 8 * count)
+  -- All that there is room for: without a call, as its size is known.
+  copy(kept.hash, blocks.hash, 8 * FEW)
+  copy(kept.bytes_to, blocks.bytes_to, 8 * FEW)
   return kept
 end
 

@@ -20,7 +20,7 @@ local string_end = require("tokenweir.core.json.quote").string_end
 local clear_blocks, feed_blocks, take_blocks = prefix_blocks.clear, prefix_blocks.feed, prefix_blocks.take
 local begin_turn, clear_turns, finish_turn, note_text = turns.begin, turns.clear, turns.finish, turns.text
 local read_role = turns.read_role
-local SYSTEM, TOOL, USER = turns.SYSTEM, turns.TOOL, turns.USER
+local NONE, SYSTEM, TOOL, USER = turns.NONE, turns.SYSTEM, turns.TOOL, turns.USER
 local node, members, NOTHING = nodes.new, nodes.members, nodes.NOTHING
 
 local QUOTE, COMMA, COLON, BACKSLASH, CLOSE_OBJECT = 34, 44, 58, 92, 125
@@ -108,15 +108,10 @@ end
 local tally, blocks = fixed_array.new("tw_tally", 1), fixed_array.new("tw_prefix_blocks", 1)
 local turns_of = cast("tw_turns *", cast("uint8_t *", tally) + ffi.offsetof("tw_tally", "turns"))
 
---- Forgets what was counted.
-function _M.clear(of)
-  ffi_fill(of, SIZE)
-end
-
 --- Begins with another request.
 function _M.start()
   ffi_fill(tally, SIZE)
-  clear_turns(turns_of)
+  turns_of.role = NONE
   clear_blocks(blocks)
 end
 

@@ -19,7 +19,7 @@ local prefix_blocks = require "tokenweir.core.body.prefix_blocks"
 local prompt = require "tokenweir.core.body.prompt"
 local shape = require "tokenweir.core.body.request_shape"
 
-local begin_slot, clear_tally, start_tally, take_tally = prompt.begin, prompt.clear, prompt.start, prompt.take
+local begin_slot, start_tally, take_tally = prompt.begin, prompt.start, prompt.take
 local take_count, take_open = prompt.on_count, prompt.on_open
 local take_string, take_whole = prompt.on_string, prompt.on_whole
 local decode = json_string.decode_bytes
@@ -175,7 +175,6 @@ function _M.clear(out)
     out.where = ffi_new("int32_t[?]", #NAMES + 1)
     out.names, out.tags, out.firsts, out.lasts = {}, {}, {}, {}
   end
-  clear_tally(out.tally)
   ffi_fill(out.where, 4 * (#NAMES + 1))
 end
 

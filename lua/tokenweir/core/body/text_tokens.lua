@@ -117,38 +117,36 @@ local FOLLOWED = { [TWO] = 1, [THREE] = 2, [FOUR] = 1, [NEXT] = 1 }
 -- The text whose tokens are counted, each escape by bytes of the kinds that it stands for.
 local text = fixed_array.new("uint8_t", 2 * END + 16)
 
--- Writes what stands at `[i, last)`, where an escape begins, to `text` from `n` on. Returns where it ends there, and
--- how far the last escape reached beyond `last`.
+-- Writes to `text`, from `n` on, what the escape at `i` stands for. Returns where it ends there, and in `p`.
 local function unescape(n, p, i, last)
-  while i < last do
-    local c = p[i]
-    if c ~= BACKSLASH then
-      text[n] = c
-      n, i = n + 1, i + 1
-    else
-      local kind, after = escape(p, i, last)
-      text[n] = like[kind]
-      n, i = n + 1, after
-      if kind >= NEXT then
-        local followed = FOLLOWED[kind]
-        -- Two of them; the second is written over by what follows, if it is not meant.
-        text[n], text[n + 1] = like[NEXT], like[NEXT]
-        n = n + followed
-      end
-    end
+  local kind, after = escape(p, i, last)
+  text[n] = like[kind]
+  if kind < NEXT then
+    return n + 1, after
   end
-  return n, i - last
+  -- Two of them; the second is written over by what follows, if it is not meant.
+  text[n + 1], text[n + 2] = like[NEXT], like[NEXT]
+  return n + 1 + FOLLOWED[kind], after
 end
 
--- As `unescape`, of whatever text.
+-- Writes what stands at `[i, last)` to `text`, from `n` on. Returns where it ends there, and how far the last escape
+-- reached beyond `last`.
 local function put(n, p, i, last)
   local at = find(p, BACKSLASH, i, last)
-  if at < 0 then
+  while at >= 0 do
+    copy(text + n, p + i, at - i)
+    n, i = n + at - i, at
+    -- Often several in a row.
+    repeat
+      n, i = unescape(n, p, i, last)
+    until i >= last or p[i] ~= BACKSLASH
+    at = find(p, BACKSLASH, i, last)
+  end
+  if i < last then
     copy(text + n, p + i, last - i)
     return n + last - i, 0
   end
-  copy(text + n, p + i, at - i)
-  return unescape(n + at - i, p, at, last)
+  return n, i - last
 end
 
 local function weight(row, column)

@@ -29,7 +29,7 @@ for _, role in pairs { { "user", USER }, { "assistant", ASSISTANT }, { "system",
   role_of[letter], size_of[letter] = role[2], #role[1]
 end
 
-local _M = { TOOL = TOOL, SYSTEM = SYSTEM, USER = USER, ASSISTANT = ASSISTANT }
+local _M = { TOOL = TOOL, SYSTEM = SYSTEM, USER = USER, ASSISTANT = ASSISTANT, NONE = NONE }
 
 --- @return tw_turns
 function _M.new()
