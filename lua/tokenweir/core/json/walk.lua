@@ -119,7 +119,8 @@ function _M.walk(p, i, n, root, on, state, members, most)
     -- A turn takes what stands before a value and the value itself: turns are what a walk costs.
     if awaits == MORE then
       if depth == 0 then
-        return i
+        -- Not a return: that can be compiled as a way which ends here, and what follows would be interpreted.
+        break
       end
       local c = p[i]
       if c == closer then
@@ -250,6 +251,7 @@ function _M.walk(p, i, n, root, on, state, members, most)
     i = space_end(p, i)
     ::continue::
   end
+  return i
 end
 
 --- The offset after the value at `i` and the spaces behind it; or nil, what is wrong, its offset.
