@@ -27,6 +27,8 @@ WARM_SECONDS = 8
 """For which each system is loaded before anything counts, by requests with a text of their own each second,
 and as long by streams: a gateway in service has been running for long, and LuaJIT compiles a way only
 after many requests took it."""
+WARM_SECONDS_OF_OTHERS = 3
+"""The same, by each other kind of body."""
 WARM_SEED = 1000
 """Of those texts, none of which is measured with."""
 
@@ -46,10 +48,14 @@ class Measured:
 
 
 def _warm(plan: Plan, systems: Systems, folder: Path) -> None:
-    requests = RequestCase(2 * KIB, "prose", 64)
-    measure.requests(requests, systems.systems, rounds=WARM_SECONDS, seconds=1, folder=folder, seed=WARM_SEED)
+    usual = RequestCase(2 * KIB, "prose", 64)
+    measure.requests(usual, systems.systems, rounds=WARM_SECONDS, seconds=1, folder=folder, seed=WARM_SEED)
     streams = replace(plan.streams, rounds=WARM_SECONDS, seconds=1)
     measure.event_streams(streams, systems.systems, WARM_SEED)
+    others = {(case.size, case.text): case for case in plan.requests if case.size != usual.size}
+    for case in others.values():
+        rounds = WARM_SECONDS_OF_OTHERS
+        measure.requests(case, systems.systems, rounds=rounds, seconds=1, folder=folder, seed=WARM_SEED)
 
 
 def _measure(plan: Plan, number: int, systems: Systems, folder: Path, into: Measured) -> None:
@@ -100,7 +106,7 @@ def run(plan: Plan, folder: Path, console: Console) -> tuple[dict[str, Any], lis
     measured = Measured(requests=[[] for _ in plan.requests])
     for number in range(plan.starts):
         console.print(
-            f"start {number + 1} of {plan.starts}; each is loaded for {2 * WARM_SECONDS} s before it counts"
+            f"start {number + 1} of {plan.starts}; each system is loaded for a while before it counts"
         )
         with contextlib.ExitStack() as stack:
             systems = start(folder / f"start-{number}", stack, console.print)
