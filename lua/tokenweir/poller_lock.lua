@@ -18,6 +18,10 @@ function _M.hold(now)
   if holder ~= identity and holder and until_ms and now < until_ms and until_ms - now <= HOLD_MS then
     return false
   end
+  -- Of workers that start at the same moment only one can add what is not there.
+  if not holder and not dict:add("poller", identity) then
+    return false
+  end
   dict:set("poller", identity)
   dict:set("poller:until", now + HOLD_MS)
   return dict:get("poller") == identity
