@@ -126,7 +126,6 @@ class ControlPlane:
         self.retraining = Retraining(self.path)
         self.small_model = SmallModel(gateway.small_model_socket, self.state_dir)
         self.learning = LearningLoops(
-            self.client,
             self.redis,
             self.leader,
             completions=self.completions,

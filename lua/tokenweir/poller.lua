@@ -154,7 +154,7 @@ local function poll(now)
   if not ok then
     return fail(err, now)
   end
-  local refused, all = redis_state.look_for_refusals(replies, polls)
+  local refused, all = redis_state.look_for_refusals(replies)
   if refused then
     redis.give_up(connection, config.current.redis, refused)
   else

@@ -6,12 +6,18 @@ local dict = ngx.shared.tokenweir_documents
 local type = type
 
 local MOST_SAID = 2000      -- characters of reasons that are told in one outage
-local MOST_REFUSALS = 16    -- error replies that are told
-local FORGET_POLLS = 100    -- without an error reply: some commands are asked only now and then
+local FORGET_S = 10         -- after which an error reply is told again: some commands are asked only now and then
 
 local _M = {}
 
-local told, last_refusal = {}, 0  -- error replies that were told; the poll in which the last one came
+-- Whether a reason is to be told: those that were stand in `said`, each in a line.
+local function is_new(said, why)
+  return not said:find("\n" .. why .. "\n", 1, true) and #said < MOST_SAID
+end
+
+local function with(said, why)
+  return said .. "\n" .. why .. "\n"
+end
 
 --- It answered.
 function _M.answers()
@@ -25,9 +31,9 @@ end
 --- It did not, or by errors alone.
 function _M.away(why)
   local said = dict:get("redis:said") or ""
-  if not said:find("\n" .. why .. "\n", 1, true) and #said < MOST_SAID then
+  if is_new(said, why) then
     ngx.log(ngx.ERR, "tokenweir: Redis does not answer, going on with what is known: ", why)
-    dict:set("redis:said", said .. "\n" .. why .. "\n")
+    dict:set("redis:said", with(said, why))
   end
   dict:set("redis:up", 0)
 end
@@ -43,25 +49,25 @@ function _M.refusal(reply)
 end
 
 --- Tells an error reply (a missing permission, say) once, not ten times a second, until none came for a while.
--- @param poll number of this poll
 -- @return the first refusal, or nil; whether there was nothing else
-function _M.look_for_refusals(replies, poll)
+function _M.look_for_refusals(replies)
   local first
   local count = 0
+  local said
   for k = 1, #replies do
     local err = _M.refusal(replies[k])
-    count = count + (err and 1 or 0)
-    if err and not first then
-      first, last_refusal = err, poll
-      metrics.add("redis_errors", 1)
-    end
-    if err and not told[err] and #told < MOST_REFUSALS then
-      told[err], told[#told + 1] = true, err
-      ngx.log(ngx.ERR, "tokenweir: Redis refused a command: ", err)
+    if err then
+      count, first = count + 1, first or err
+      said = said or dict:get("redis:refused") or ""
+      if is_new(said, err) then
+        said = with(said, err)
+        ngx.log(ngx.ERR, "tokenweir: Redis refused a command: ", err)
+      end
     end
   end
-  if poll - last_refusal > FORGET_POLLS and #told > 0 then
-    told = {}
+  if first then
+    metrics.add("redis_errors", 1)
+    dict:set("redis:refused", said, FORGET_S)
   end
   return first, count == #replies
 end

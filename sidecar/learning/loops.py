@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-import redis.asyncio as aioredis
 import structlog
 
 from sidecar.clock import wall_ms
@@ -37,7 +36,6 @@ class LearningLoops:
 
     def __init__(
         self,
-        client: aioredis.Redis,
         redis: RedisState,
         leader: Leader,
         *,
@@ -49,7 +47,6 @@ class LearningLoops:
         settings: Callable[[], PredictorConfig],
         lost_lead: Callable[[], None],
     ) -> None:
-        self._client = client
         self._redis = redis
         self._leader = leader
         self._completions = completions

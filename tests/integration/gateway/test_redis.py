@@ -9,7 +9,7 @@ from pathlib import Path
 import redis
 
 from tests.integration.gateway.gateway import Gateway, snapshot
-from tests.integration.servers import RedisServer, quickest, wait_until
+from tests.integration.servers import RedisServer, quickest, replace_workers, wait_until
 
 Publish = Callable[..., None]
 StartGateway = Callable[..., Gateway]
@@ -129,4 +129,16 @@ def test_a_missing_permission_is_told_once_and_the_rest_goes_on(
     gateway = start_gateway()
     wait_until(lambda: gateway.json("state").get("backends"), what="the snapshot")
     time.sleep(0.5)
+    assert gateway.nginx.error_log().count("Redis refused a command") == 1
+
+
+def test_a_refusal_is_told_once_whichever_worker_polls(gateway: Gateway, redis_server: RedisServer) -> None:
+    client = redis_server.client()
+    client.delete("tw:gateways")
+    client.set("tw:gateways", "x")
+    errors = "tokenweir_redis_errors_total"
+    wait_until(lambda: gateway.metrics()[errors] >= 5, what="refused commands")
+    before = gateway.metrics()[errors]
+    replace_workers(gateway.nginx.workers)
+    wait_until(lambda: gateway.metrics()[errors] >= before + 5, what="those that another worker had refused")
     assert gateway.nginx.error_log().count("Redis refused a command") == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.lua.pointers import points_in
 from tests.unit.lua.readers import CORE
 
 
@@ -29,5 +30,5 @@ def test_identities_fill_the_sets_of_a_table_evenly() -> None:
 
 def test_the_seed_tells_parts_in_a_row_apart() -> None:
     of = CORE.require("tokenweir.core.identity").of
-    text = CORE.require("tokenweir.core.bytes").of(b"abcd")
+    text = points_in(CORE.script)(b"abcd")
     assert len({of(text, 0, 4, seed) for seed in (0, 1, 2**32, 2**51)}) == 4

@@ -23,7 +23,7 @@ local PROMPT_TOKENS, CACHED_TOKENS = answer.PROMPT_TOKENS, answer.CACHED_TOKENS
 local band, bnot, bor, bxor, rshift = bit.band, bit.bnot, bit.bor, bit.bxor, bit.rshift
 local cast, ffi_copy = ffi.cast, ffi.copy
 local is_digit, number_end = scalar.is_digit, scalar.number_end
-local min, same = math.min, bytes.same
+local same = bytes.same
 local pairs, tonumber, type = pairs, tonumber, type
 local int, word = ffi.typeof("int32_t"), ffi.typeof("const uint64_t *")
 
@@ -143,8 +143,8 @@ local function reason_before(p, at)
 end
 
 --- Reads a whole answer if it ends as one that was learned.
--- @param state see `answer.lua`, cleared; set are `finish_reason` and what the ending tells of tokens, as
---   `answer.settle` leaves it
+-- @param state see `answer.lua`, cleared; set are `finish_reason` and what the ending tells of tokens;
+--   `answer.settle` is to follow
 -- @param p const uint8_t *, readable in [0, size)
 -- @treturn boolean
 function _M.read(state, p, size)
@@ -170,8 +170,7 @@ function _M.read(state, p, size)
     state.prompt_tokens = values[PROMPT_TOKENS]
   end
   if has[first + CACHED_TOKENS] > 0 then
-    local cached = values[CACHED_TOKENS]
-    state.cached_tokens = state.prompt_tokens and min(cached, state.prompt_tokens) or cached
+    state.cached_tokens = values[CACHED_TOKENS]
   end
   return true
 end

@@ -211,9 +211,8 @@ function _M.finish(state)
   local p = whole(state)
   if p and p[size - 1] == CLOSE_OBJECT then
     -- Most answers are complete and not long. One of the responses API tells more at its beginning.
-    if not state.wants_id and read_ending(state, p, size) then
-      return
-    elseif state.wants_id or not read_end(state, p, size) then
+    local is_known = not state.wants_id and (read_ending(state, p, size) or read_end(state, p, size))
+    if not is_known then
       read(state, p, 0, size)
     end
     return settle(state)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.lua.pointers import points_in
 from tokenweir.luavm import new_runtime
 
 FIGURES = ("prompt_tokens", "completion_tokens", "cached_tokens", "finish_reason", "error")
@@ -20,8 +21,9 @@ class Reader:
     def __init__(self) -> None:
         lua = new_runtime()
         self._usage = lua.execute(b'local m = require "tokenweir.core.answer.usage" return m')
+        self._answer = lua.execute(b'local m = require "tokenweir.core.answer.answer" return m')
         self._ending = lua.execute(b'local m = require "tokenweir.core.answer.ending" return m')
-        self._hold = lua.execute(b'return function(s) return require("tokenweir.core.bytes").of(s) end')
+        self._point = points_in(lua.execute)
         self._state = self._usage.new()
         self.every = int(self._ending.LEARN_EVERY)
 
@@ -39,8 +41,10 @@ class Reader:
     def recognised(self, text: bytes) -> dict[str, Any] | None:
         """What the known endings alone tell of it."""
         self._usage.reset(self._state)
-        known = self._ending.read(self._state, self._hold(text), len(text))
-        return self._told() if known else None
+        if not self._ending.read(self._state, self._point(text), len(text)):
+            return None
+        self._answer.settle(self._state)
+        return self._told()
 
 
 @pytest.fixture

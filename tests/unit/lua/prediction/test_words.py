@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.lua.pointers import points_in
 from tests.unit.lua.readers import CORE, of_text, user
 
 WORDS = CORE.require("tokenweir.core.prediction.words")
-BYTES = CORE.require("tokenweir.core.bytes")
+POINT = points_in(CORE.script)
 TEXT = WORDS.text
 
 
@@ -23,7 +24,7 @@ def scan(text: str, *, ensure_ascii: bool = False, cut: int | None = None, start
     last = len(inside) - 1
     WORDS.begin()
     stop = last if cut is None else 1 + cut
-    WORDS.scan(BYTES.of(inside), 1 + start, stop, last, start == 0)
+    WORDS.scan(POINT(inside), 1 + start, stop, last, start == 0)
     return {TEXT.index[k] for k in range(TEXT.count)}
 
 
@@ -61,7 +62,7 @@ def test_escapes_count_as_what_they_stand_for(pieces: list[str]) -> None:
 def test_an_escaped_letter_is_part_of_its_word(escaped: str) -> None:
     WORDS.begin()
     inside = f'"{escaped}"'.encode()
-    WORDS.scan(BYTES.of(inside), 1, len(inside) - 1, len(inside) - 1, True)
+    WORDS.scan(POINT(inside), 1, len(inside) - 1, len(inside) - 1, True)
     assert {TEXT.index[k] for k in range(TEXT.count)} == scan("word")
 
 
