@@ -1,12 +1,14 @@
---- The access phase: who asks, for which model, where it goes. It leaves a reserved backend in `ngx.ctx`.
+--- The access phase: who asks, for which model, where it goes. It leaves a reserved backend in the request's context.
 local affinity = require "tokenweir.affinity"
 local auth = require "tokenweir.auth"
 local body = require "tokenweir.body"
 local breaker = require "tokenweir.breaker"
 local burst = require "tokenweir.core.body.burst"
 local clock = require "tokenweir.clock"
+local current_context = require "tokenweir.current_context"
 local deadline = require "tokenweir.deadline"
 local errors = require "tokenweir.errors"
+local fresh = require "tokenweir.core.fresh"
 local limits = require "tokenweir.limits"
 local metrics = require "tokenweir.metrics"
 local models = require "tokenweir.models"
@@ -36,6 +38,7 @@ local control_of, current = state.control, state.current
 local deadline_of, is_apart = deadline.of, deadline.apart
 local does_somebody_wait, held_for_others = waiting.somebody, waiting.held
 local forget_body, take_context = request_context.forget_body, request_context.take
+local set_context = current_context.set
 local identify, note_session = sessions.identify, sessions.served
 local pick_and_take = pick.pick_and_take
 local predict = prediction.fill
@@ -44,10 +47,10 @@ local read_body, rewrite_body = body.read, body.rewrite
 local read_variant = variant.read
 local variable, set, set_bytes = variables.get, variables.set, variables.set_bytes
 local find_kind, is_usual = request_kind.find, request_kind.is_usual
+local join = fresh.load "tokenweir.core.trace_join"
 local ID_SIZE, new_id = request_id.SIZE, request_id.next
 local now_ms = clock.ms
 local ceil = math.ceil
-local tonumber = tonumber
 
 local _M = {}
 
@@ -116,7 +119,6 @@ local function go_apart(r, target, var)
   if target.tls then
     var.tw_sni = target.sni
   end
-  var.tw_request = request_context.keep(r)
   return ngx.exec(target.tls and not target.verify and "@unverified" or "@apart")
 end
 
@@ -139,7 +141,7 @@ end
 function _M.run(expected)
   local now = now_ms()
   local r = take_context(now)
-  ngx.ctx = r
+  set_context(r)
   local usual = expected and is_usual(expected)
   -- A client may have sent an id of its own, see nginx.conf.
   set_bytes(usual and "tw_id" or "tw_new_id", new_id(), ID_SIZE)
@@ -176,6 +178,7 @@ function _M.run(expected)
   -- Reading the body may have taken a while.
   now = now_ms()
   known = choose(r, current(now), now)
+  join()
   r.wait_ms = now_ms() - now
   if settings.predictor.small_model and r.session and not sessions.known(r, settings, now) then
     second_opinion.ask(r, settings)
@@ -191,11 +194,6 @@ function _M.run(expected)
   end
   forget_body(r)
   set_variables(r, known)
-end
-
---- Goes on in the location of what is not usual.
-function _M.resume()
-  ngx.ctx = request_context.find(tonumber(variable("tw_request")))
 end
 
 return _M

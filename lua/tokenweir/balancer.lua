@@ -17,7 +17,7 @@ local upstream_log = require "tokenweir.upstream_log"
 local waiting = require "tokenweir.waiting"
 
 local ngx = ngx
-local current = require("resty.core.ctx").get_ctx_table
+local current = require("tokenweir.current_context").get
 local get_last_failure, set_current_peer = balancer.get_last_failure, balancer.set_current_peer
 local set_more_tries, set_timeouts = balancer.set_more_tries, balancer.set_timeouts
 local min = math.min

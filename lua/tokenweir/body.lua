@@ -14,13 +14,14 @@ local prefix_blocks = require "tokenweir.core.body.prefix_blocks"
 local request_context = require "tokenweir.request_context"
 local request = require "tokenweir.core.body.request"
 local splice = require "tokenweir.core.json.splice"
+local variables = require "tokenweir.variable"
 
 local ngx = ngx
 local bytes_in_memory = body_bytes.get
 local parse_bytes = request.parse_bytes
 local read_all, read_all_of_stream = body_rate.read, body_rate.read_stream
-local variable = require("tokenweir.variable").get
-local discard_body, get_method, http_version = ngx.req.discard_body, ngx.req.get_method, ngx.req.http_version
+local bytes_of, variable = variables.bytes, variables.get
+local discard_body, get_method = ngx.req.discard_body, ngx.req.get_method
 local get_body_data, get_body_file = ngx.req.get_body_data, ngx.req.get_body_file
 local run_worker_thread = rawget(ngx, "run_worker_thread")  -- missing where nginx has no threads
 local find, lower = string.find, string.lower
@@ -42,6 +43,9 @@ local MOST_VALUES = 16384
 local MOST_GROWTH = 65536
 
 local EMPTY = bytes.of("")
+
+--- The protocol as nginx names it, and where its number is.
+local HTTP2, MAJOR, TWO = "HTTP/2.0", 5, 50
 
 local _M = {}
 
@@ -125,6 +129,12 @@ local function read_form(r, p, size, path)
   end
 end
 
+-- `ngx.req.http_version` says the same, but LuaJIT does not compile a call of it.
+local function is_http2()
+  local p, size = bytes_of("server_protocol")
+  return size == #HTTP2 and p[MAJOR] == TWO
+end
+
 -- On HTTP/2 a body of unknown length cannot be read here (newer ngx_lua say so), and a request without a body names no
 -- length either. What such a request has of a body all the same is not let through unread: it is dropped.
 -- @return boolean, whether there is no body
@@ -141,7 +151,7 @@ end
 
 --- Reads the whole body and parses what is JSON into `r.parsed`. A bad one ends the request.
 function _M.read(r)
-  if http_version() ~= 2 then
+  if not is_http2() then
     read_all(r)
   elseif has_none() then
     return

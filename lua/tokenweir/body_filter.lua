@@ -13,7 +13,7 @@ local upstream_log = require "tokenweir.upstream_log"
 local usage = require "tokenweir.core.answer.usage"
 
 local ngx = ngx
-local current = require("resty.core.ctx").get_ctx_table
+local current = require("tokenweir.current_context").get
 local arg = ngx.arg
 local ffi_string = require("ffi").string
 local min = math.min

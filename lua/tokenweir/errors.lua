@@ -1,5 +1,6 @@
 --- Errors that Tokenweir itself makes, in OpenAI's shape:
 --   {"error":{"message":...,"type":...,"param":...,"code":...}}
+local current_context = require "tokenweir.current_context"
 local json_string = require "tokenweir.core.json.string"
 
 local ngx = ngx
@@ -73,7 +74,7 @@ function _M.send(status, code, message, param, retry_after_s, more)
   if status == 401 then
     header["WWW-Authenticate"] = "Bearer"
   end
-  ngx.ctx.answered = true
+  current_context.get().answered = true
   ngx.print(body)
   return ngx.exit(ngx.HTTP_OK)
 end

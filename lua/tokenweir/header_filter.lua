@@ -11,7 +11,7 @@ local upstream_log = require "tokenweir.upstream_log"
 local variables = require "tokenweir.variable"
 
 local ngx = ngx
-local current = require("resty.core.ctx").get_ctx_table
+local current = require("tokenweir.current_context").get
 local has_answered = upstream_log.answered
 local note_prefilled = ledger.prefilled
 local put_limits = limits.headers

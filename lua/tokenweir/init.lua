@@ -57,7 +57,7 @@ function _M.start(path)
   end
   -- What nginx.conf calls for each request: a global, since `require` would look for the module each time.
   rawset(_G, "tokenweir", {
-    access = require("tokenweir.access").run, resume = require("tokenweir.access").resume,
+    access = require("tokenweir.access").run,
     balancer = require("tokenweir.balancer").run, header_filter = require("tokenweir.header_filter").run,
     body_filter = require("tokenweir.body_filter").run, log = require("tokenweir.log").run,
   })

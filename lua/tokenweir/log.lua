@@ -21,7 +21,7 @@ local variables = require "tokenweir.variable"
 local waiting = require "tokenweir.waiting"
 
 local ngx = ngx
-local current = require("resty.core.ctx").get_ctx_table
+local take_away_context = require("tokenweir.current_context").take_away
 local conclude = outcome_of.conclude
 local count_request = metrics.request
 local forget_deadline = deadline.forget
@@ -142,7 +142,7 @@ end
 
 --- Ends a request.
 function _M.run()
-  local r = current()
+  local r = take_away_context()
   if not r.taken then
     -- nginx refused it before the access phase
     return write_line(r, find_id(), "")

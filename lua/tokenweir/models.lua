@@ -1,6 +1,7 @@
 --- Models: what exists, what a key may see of it, GET /v1/models and GET /v1/models/ID.
 local auth = require "tokenweir.auth"
 local clock = require "tokenweir.clock"
+local current_context = require "tokenweir.current_context"
 local errors = require "tokenweir.errors"
 local json_string = require "tokenweir.core.json.string"
 local path = require "tokenweir.core.body.path"
@@ -148,7 +149,7 @@ local function answer(text)
   local header = ngx.header
   header["Content-Type"] = "application/json"
   header["Content-Length"] = #text
-  ngx.ctx.answered = true
+  current_context.get().answered = true
   if ngx.req.get_method() ~= "HEAD" then
     ngx.print(text)
   end

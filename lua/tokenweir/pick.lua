@@ -5,6 +5,7 @@ local contract = require "tokenweir.contract"
 local demand = require "tokenweir.core.backend.demand"
 local eligible = require "tokenweir.core.backend.eligible"
 local fixed_table = require "tokenweir.core.fixed_table"
+local fresh = require "tokenweir.core.fresh"
 local ledger = require "tokenweir.ledger"
 local metrics = require "tokenweir.metrics"
 local passive_health = require "tokenweir.passive_health"
@@ -26,6 +27,7 @@ local measure = demand.measure
 local interchangeable = targets.interchangeable
 local among, get_policy, policy_pick, serving = policy.among, policy.get, policy.pick, policy.serving
 local can_ask = transfer.can_ask
+local join = fresh.load "tokenweir.core.trace_join"
 local max, random = math.max, math.random
 local pairs = pairs
 
@@ -110,6 +112,7 @@ local function attempt(known, r, now, served, role, precision)
   local how = known.settings.sessions.transfer
   view.transfer = how.adapter ~= "none" and r.home and can_ask(r) and how or nil
   local index, reason = among(served, view, r, candidates, count, spare)
+  join()
   r.policy = served.name
   if known.shadow and not r.shadow then
     _M.shadow(known, view, r, count, index)

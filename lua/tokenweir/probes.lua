@@ -1,5 +1,6 @@
 --- GET /healthz: the gateway is alive. GET /readyz: it has a snapshot and a backend that can be used.
 local clock = require "tokenweir.clock"
+local current_context = require "tokenweir.current_context"
 local pick = require "tokenweir.pick"
 local state = require "tokenweir.state"
 
@@ -9,7 +10,7 @@ local _M = {}
 
 local function say(status, text)
   ngx.status = status
-  ngx.ctx.answered = true
+  current_context.get().answered = true
   local header = ngx.header
   header["Content-Type"] = "text/plain; charset=utf-8"
   header["Cache-Control"] = "no-store"

@@ -1,6 +1,6 @@
---- The context of one request: a table from a pool, `ngx.ctx` of its request from the access phase to the log phase.
+--- The context of one request: a table from a pool, that of its request from the access phase to the log phase
+-- (`current_context.lua`).
 --
--- `ngx.ctx` is lost where a request is handed to another location, so before that its number is kept in $tw_request.
 -- Members, by who writes them:
 --   access      arrived, kind, key (of the settings, or nil), priority, parsed, pool, model, deadline, limited,
 --               precision (the variant asked for, or nil), burst (most output tokens of a degraded one, or nil)
@@ -40,7 +40,7 @@ local MOST_POOLED = 1024
 -- waiting requests would cost 3 KB more. They are all there from the start, and never nil: false where there is nothing
 -- (`core/fixed_table.lua`).
 local MEMBERS = {
-  "taken", "use", "small", "few_blocks", "number", "arrived", "kind", "key", "priority", "parsed", "pool", "model",
+  "taken", "use", "small", "few_blocks", "arrived", "kind", "key", "priority", "parsed", "pool", "model",
   "deadline", "limited", "limits", "precision", "burst", "body_at", "slow", "body_file", "form", "digest", "session",
   "session_set", "prompt", "mean", "median", "q90", "sd", "class", "n", "max_tokens", "prompt_bytes", "stream",
   "tokens_per_event", "threshold", "source", "vector", "hashed", "raw_prompt", "media", "key_id", "system_id",
@@ -64,7 +64,6 @@ local PAUSE, PAUSE_OF_MANY = 200, 125
 local _M = {}
 
 local pool, pooled = {}, 0
-local by_number, next_number = {}, 0
 
 -- Lists know how long they are: finding it out takes a search.
 local function from(list, make)
@@ -176,9 +175,6 @@ end
 
 --- Gives a context back; it must not be used any more.
 function _M.give(r)
-  if r.number then
-    by_number[r.number] = nil
-  end
   give_to(streams, r.sse)
   give_to(plains, r.usage)
   local parsed = r.parsed
@@ -195,7 +191,7 @@ function _M.give(r)
     r.taken = false
     return
   end
-  r.taken, r.arrived, r.number, r.answered, r.error_page = false, false, false, false, false
+  r.taken, r.arrived, r.answered, r.error_page = false, false, false, false
   r.kind, r.key, r.priority, r.pool = false, false, false, false
   r.model, r.deadline, r.limited, r.waiter = false, false, false, false
   r.stream, r.n, r.prompt, r.prompt_bytes, r.max_tokens = false, 1, 0, 0, false
@@ -218,19 +214,6 @@ function _M.give(r)
   r.noted, r.digest, r.slow = false, false, false
   pooled = pooled + 1
   pool[pooled] = r
-end
-
---- Gives the context a number by which another location finds it.
-function _M.keep(r)
-  next_number = next_number + 1
-  r.number = next_number
-  by_number[next_number] = r
-  return next_number
-end
-
---- @return the context of a number, or nil
-function _M.find(number)
-  return by_number[number]
 end
 
 return _M

@@ -86,9 +86,9 @@ function _M.clear(blocks)
   blocks.count, blocks.bytes, blocks.end_at, blocks.running, blocks.held_size = 0, 0, FIRST, 0, -1
 end
 
-local function hash_on(blocks, p, size)
+local function hash_on(blocks, p, first, size)
   hash_state[0] = blocks.running
-  feed_hash(p, 0, size)
+  feed_hash(p, first, size)
   blocks.running = hash_state[0]
 end
 
@@ -100,7 +100,7 @@ local function cross(blocks, p, first, last)
   if last - first < piece then
     return first
   end
-  hash_on(blocks, p + first, piece)
+  hash_on(blocks, p, first, piece)
   blocks.bytes = blocks.end_at
   blocks.hash[count], blocks.bytes_to[count] = blocks.running, blocks.end_at
   blocks.count = count + 1
@@ -111,7 +111,7 @@ end
 --- Goes on with the text at `[first, last)` of `p`, which must stay there until the next one.
 function _M.feed(blocks, p, first, last)
   if blocks.held_size >= 0 then
-    hash_on(blocks, blocks.held, blocks.held_size)
+    hash_on(blocks, blocks.held, 0, blocks.held_size)
   end
   if last - first >= blocks.end_at - blocks.bytes then
     first = cross(blocks, p, first, last)

@@ -5,6 +5,7 @@
 local contract = require "tokenweir.contract"
 local demand = require "tokenweir.core.backend.demand"
 local fixed_array = require "tokenweir.core.fixed_array"
+local fresh = require "tokenweir.core.fresh"
 local room = require "tokenweir.core.backend.room"
 local rotation = require "tokenweir.core.policy.rotation"
 local stay = require "tokenweir.core.policy.stay"
@@ -14,6 +15,7 @@ local glance, fits, emptiest, measure = room.glance, room.fits, room.emptiest, d
 local start, place = rotation.start, rotation.at
 local NO, YES = room.NO, room.YES
 local decide = stay.decide
+local join = fresh.load "tokenweir.core.trace_join"
 
 local PLACES = contract.numbers.max_backends + 1
 
@@ -141,6 +143,7 @@ function _M.least(view, request, candidates, count, cost)
       choice = size > 0 and cheapest(view, drawn, size, cost) or nil
     end
   end
+  join()
   if choice and request.home then
     choice, request.verdict = decide(view, request, own, candidates, count, choice, cost)
   end
