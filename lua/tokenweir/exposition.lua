@@ -198,7 +198,7 @@ local function write_backends(out, fleet, now)
     line(ejected, "tokenweir_backend_ejected", labels,
       health.state(rows[fleet.place[i]], now) == health.CLOSED and 0 or 1)
     line(keyless, "tokenweir_backend_key_missing", labels, fleet.state[i] == targets.NO_KEY and 1 or 0)
-    if region.cache().transfer_ratio[fleet.place[i]] ~= 0 then
+    if region.cache().backend[fleet.place[i]].transfer_ratio ~= 0 then
       line(slowness, "tokenweir_kv_transfer_slowness", labels, slowness_of(region.cache(), fleet.place[i], now))
     end
   end

@@ -9,7 +9,7 @@ require "tokenweir.core.backend.load"  -- declares tw_load
 require "tokenweir.core.sessions.cache_memory"  -- declares tw_cache_memory
 
 local _M = {
-  VERSION = 9,
+  VERSION = 10,
   WORKERS = 128,  -- workers at once, those that drain included
   BACKENDS = contract.numbers.max_backends,
   MODELS = contract.numbers.max_models,
@@ -31,6 +31,7 @@ typedef struct {
   double peers_at, peers_current, peers_used[2];
   double held_until, held_place, held_model;   /* a backend that is held for a model's first waiter */
   double releases;                /* of workers that are gone */
+  double pad[4];                  /* what follows begins at a multiple of 64 bytes: a row is read for each pick */
   uint64_t live[LIVE_WORDS];
   double arrivals[MODELS];        /* of workers that are gone */
   tw_name backend_name[BACKENDS], model_name[MODELS];

@@ -51,7 +51,7 @@ end
 -- Whether a session that lives elsewhere may go home: it has been quiet there for a while, and the move was not told
 -- just now, maybe by a gateway that saw more.
 local function is_calm(view, request)
-  local hot_at, least = view.memory.hot_at[view.fleet.place[request.home]], view.settings.return_ms
+  local hot_at, least = view.memory.backend[view.fleet.place[request.home]].hot_at, view.settings.return_ms
   return request.away_ms >= least and view.now - hot_at >= least
 end
 
@@ -191,7 +191,7 @@ function _M.decide(view, request, own, candidates, count, best, cost)
   local roomy = usable and (stay == best or has_room(view, stay, own))
   if not roomy or use_of(view, stay) > settings.move_load then
     local other = next_on_ring(view, request, own, candidates, count)
-    view.memory.hot_at[view.fleet.place[stay]] = view.now
+    view.memory.backend[view.fleet.place[stay]].hot_at = view.now
     if other then
       return other, other == home and "back" or roomy and "load" or "room"
     end

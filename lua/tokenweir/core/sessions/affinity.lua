@@ -294,7 +294,7 @@ function _M.watch(memory, view, candidates, count, use)
   for k = 1, count do
     local i = candidates[k]
     if use(view, i) >= mark_to_return then
-      memory.hot_at[place_of[i]] = view.now
+      memory.backend[place_of[i]].hot_at = view.now
     end
   end
 end

@@ -15,13 +15,17 @@ local BACKENDS = contract.numbers.max_backends
 
 ffi.cdef((([[
 typedef struct {
-  double filled[BACKENDS], missing[BACKENDS];
-  double hot_at[BACKENDS];         /* when a backend's load was last seen above the mark to return, ms */
-  double loading[BACKENDS];        /* 1 while it was last seen to load its model */
-  double work[BACKENDS], work_at[BACKENDS];  /* ms of a backend's time that it was given lately, and when that was */
-  /* Of transfers of caches to a backend: what they took over what was reckoned (0: none yet) and when that was seen;
-     failures in a row, and until when none is tried (`transfer.lua`). */
-  double transfer_ratio[BACKENDS], transfer_at[BACKENDS], transfer_failures[BACKENDS], transfer_after[BACKENDS];
+  double filled, missing;
+  double work, work_at;            /* ms of its time that it was given lately, and when that was */
+  double hot_at;                   /* when its load was last seen above the mark to return, ms */
+  double loading;                  /* 1 while it was last seen to load its model */
+  /* Of transfers of caches to it: what they took over what was reckoned (0: none yet) and when that was seen; failures
+     in a row, and until when none is tried (`transfer.lua`). */
+  double transfer_failures, transfer_after, transfer_ratio, transfer_at;
+  double pad[6];                   /* workers write of different backends at once: no line of the cache is of two */
+} tw_backend_cache;
+typedef struct {
+  tw_backend_cache backend[BACKENDS];
   tw_session_set sessions[SESSION_SETS];
   tw_prefix_set prefixes[PREFIX_SETS];
 } tw_cache_memory;
@@ -53,48 +57,51 @@ function _M.follow(memory, fleet)
   for i = 1, fleet.size do
     local place = fleet.place[i]
     local loading = fleet.state[i] == "starting"
-    if loading and memory.loading[place] == 0 then
-      memory.loading[place] = 1
+    local known = memory.backend[place]
+    if loading and known.loading == 0 then
+      known.loading = 1
       _M.lose(memory, place)
     elseif not loading then
-      memory.loading[place] = 0
+      known.loading = 0
     end
   end
 end
 
 --- The present stamp of a backend's cache.
 function _M.stamp(memory, place)
-  return memory.filled[place] % WRAP
+  return memory.backend[place].filled % WRAP
 end
 
 --- A backend has put so many tokens into its cache.
 function _M.fill(memory, place, tokens)
-  memory.filled[place] = memory.filled[place] + tokens
+  local known = memory.backend[place]
+  known.filled = known.filled + tokens
 end
 
 --- ms of its own time that a backend was given lately.
 local function work_of(memory, place, now)
-  local age = now - memory.work_at[place]
-  return age > 0 and memory.work[place] * 0.5 ^ (age / HALF_LIFE) or memory.work[place]
+  local known = memory.backend[place]
+  local age = now - known.work_at
+  return age > 0 and known.work * 0.5 ^ (age / HALF_LIFE) or known.work
 end
 _M.work = work_of
 
 --- A backend was given so much work.
 function _M.give_work(memory, place, ms, now)
-  memory.work[place] = work_of(memory, place, now) + ms
-  memory.work_at[place] = now
+  local known = memory.backend[place]
+  known.work, known.work_at = work_of(memory, place, now) + ms, now
 end
 
 --- Everything that a backend had is gone: it was restarted, or its place is another's now.
 function _M.lose(memory, place)
-  memory.filled[place] = memory.filled[place] + LOST
-  memory.missing[place] = 0
-  memory.transfer_failures[place], memory.transfer_after[place] = 0, 0
+  local known = memory.backend[place]
+  known.filled, known.missing = known.filled + LOST, 0
+  known.transfer_failures, known.transfer_after = 0, 0
 end
 
 --- Tokens that were put into a backend's cache since a stamp.
 local function since(memory, place, stamp)
-  local tokens = memory.filled[place] - stamp
+  local tokens = memory.backend[place].filled - stamp
   -- Nearly always; the remainder takes a division.
   if tokens >= 0 and tokens < WRAP then
     return tokens
@@ -121,16 +128,17 @@ end
 
 --- The share of what is reckoned to be there that is believed. Before anything was told: all.
 function _M.trust(memory, place)
-  return 1 - memory.missing[place]
+  return 1 - memory.backend[place].missing
 end
 
 --- An engine said how much of a prompt it had cached.
 -- @param reckoned tokens that it was thought to have, by what is trusted; @param told tokens
 function _M.learn(memory, place, reckoned, told)
-  local missing = memory.missing[place]
+  local known = memory.backend[place]
+  local missing = known.missing
   reckoned = reckoned / (1 - missing)
   if reckoned >= TELLING then
-    memory.missing[place] = min(MOST_MISSING, missing + LEARNED * (1 - min(1, told / reckoned) - missing))
+    known.missing = min(MOST_MISSING, missing + LEARNED * (1 - min(1, told / reckoned) - missing))
   end
 end
 

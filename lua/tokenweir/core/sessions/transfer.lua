@@ -25,13 +25,14 @@ local _M = {}
 --- How many times longer than configured transfers to a backend take, as far as was seen.
 -- @param place of the backend that takes the cache
 function _M.slowness(memory, place, now)
-  local ratio = memory.transfer_ratio[place]
+  local known = memory.backend[place]
+  local ratio = known.transfer_ratio
   if ratio == 0 then
     return 1
   elseif ratio < 1 then
     return ratio
   end
-  return ratio ^ (0.5 ^ (max(0, now - memory.transfer_at[place]) / FORGOTTEN_MS))
+  return ratio ^ (0.5 ^ (max(0, now - known.transfer_at) / FORGOTTEN_MS))
 end
 
 -- Whether what one backend has cached is of use to another: the same model, kept in the same form.
@@ -56,7 +57,7 @@ function _M.weigh(memory, fleet, r, how, from, to, held, has, ahead, now)
     return nil, "impossible"
   end
   local place = fleet.place[to]
-  if now < memory.transfer_after[place] then
+  if now < memory.backend[place].transfer_after then
     return nil, "resting"
   end
   local whole = how.adapter == "vllm"
@@ -76,7 +77,8 @@ end
 
 --- Whether the last transfer to a backend was done.
 function _M.works(memory, place)
-  return memory.transfer_ratio[place] > 0 and memory.transfer_failures[place] == 0
+  local known = memory.backend[place]
+  return known.transfer_ratio > 0 and known.transfer_failures == 0
 end
 
 --- Whether to move the cache of a request's session, which was just given a backend other than its last.
@@ -107,20 +109,21 @@ local function learn(memory, plan, took, now)
   local place = plan.target
   local ratio = min(MOST, max(LEAST, (took - plan.ahead_ms) / plan.base_ms))
   local before = _M.slowness(memory, place, now)
-  memory.transfer_ratio[place] = before + LEARNED * (ratio - before)
-  memory.transfer_at[place] = now
+  local known = memory.backend[place]
+  known.transfer_ratio, known.transfer_at = before + LEARNED * (ratio - before), now
 end
 
 local function rest(memory, place, now)
-  local failures = memory.transfer_failures[place]
-  memory.transfer_failures[place] = failures + 1
-  memory.transfer_after[place] = now + min(LONGEST_REST_MS, REST_MS * 2 ^ failures)
+  local known = memory.backend[place]
+  local failures = known.transfer_failures
+  known.transfer_failures = failures + 1
+  known.transfer_after = now + min(LONGEST_REST_MS, REST_MS * 2 ^ failures)
 end
 
 --- It is done, after so long.
 function _M.done(memory, plan, took, now)
   learn(memory, plan, took, now)
-  memory.transfer_failures[plan.target] = 0
+  memory.backend[plan.target].transfer_failures = 0
 end
 
 --- It was given up after so long: it takes longer than that.

@@ -183,12 +183,11 @@ class TestTransfer:
 
     def known(self, sessions: Sessions, *names: str, ratio: float = 1, failures: int = 0) -> None:
         """What transfers to these backends (none: to all) took lately, against what is configured."""
-        write = sessions.lua.eval(b"function(array, i, value) array[i] = value end")
         for name in names or sessions.names:
             place = sessions.view.fleet.place[sessions.names.index(name) + 1]
-            write(sessions.memory.transfer_ratio, place, ratio)
-            write(sessions.memory.transfer_at, place, sessions.now)
-            write(sessions.memory.transfer_failures, place, failures)
+            write = sessions.lua.eval(b"function(backend, name, value) backend[name] = value end")
+            for what, value in (("ratio", ratio), ("at", sessions.now), ("failures", failures)):
+                write(sessions.memory.backend[place], f"transfer_{what}".encode(), value)
 
     def test_it_moves_where_its_cache_comes_along_for_less_than_waiting_costs(
         self, busy_home: Sessions, lua: Any

@@ -112,8 +112,9 @@ class Sessions:
 
     def heat(self, name: str) -> None:
         """Its load was seen above the mark to return, just now."""
-        write = self.lua.eval(b"function(array, i, value) array[i] = value end")
-        write(self.memory.hot_at, self.view.fleet.place[self.names.index(name) + 1], self.now)
+        place = self.view.fleet.place[self.names.index(name) + 1]
+        write = self.lua.eval(b"function(backend, now) backend.hot_at = now end")
+        write(self.memory.backend[place], self.now)
 
     def fill(self, name: str, share: float) -> list[Any]:
         """Requests in flight that hold this share of a backend's memory, their prompts processed long ago."""

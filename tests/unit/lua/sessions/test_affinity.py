@@ -249,8 +249,8 @@ class TestMoved:
         for brought in (None, 3000):
             r = sessions.request(None, prompt=4000)
             sessions.pick(r, 1)
-            before = sessions.memory.filled[0]
+            before = sessions.memory.backend[0].filled
             r.brought = brought
             sessions.end(r, output=0, cached=3000)
-            filled.append(sessions.memory.filled[0] - before)
+            filled.append(sessions.memory.backend[0].filled - before)
         assert filled == [1000, 4000]
