@@ -107,6 +107,19 @@ def test_another_version_of_http_is_told_by_its_name(gateway: Gateway) -> None:
     assert b'"code":"http_version_not_supported"' in answer
 
 
+def test_a_refused_request_is_told_nothing_of_the_one_before_it(gateway: Gateway) -> None:
+    body = b'{"model":"llama","messages":[{"role":"user","content":"x"}]}'
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body)
+    malformed = b"GET /v1/models HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n"
+    for _ in range(20):
+        with socket.create_connection(("127.0.0.1", gateway.port), timeout=5) as connection:
+            connection.sendall(head + body + malformed)
+            answers = b"".join(iter(lambda to=connection: to.recv(65536), b""))
+        served, refused = answers.split(b"HTTP/1.1 400 ")
+        assert b"X-Tokenweir-Backend: " in served
+        assert b"X-Tokenweir-" not in refused
+
+
 def test_a_header_that_is_too_long_is_told_by_its_limit(gateway: Gateway) -> None:
     long = b"X-Long: " + b"a" * 17_000
     answer = exchange(gateway, b"GET /v1/models HTTP/1.1\r\nHost: a\r\n" + long + b"\r\n\r\n")
