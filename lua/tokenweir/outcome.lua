@@ -6,8 +6,10 @@ local passive_health = require "tokenweir.passive_health"
 local quarantine = require "tokenweir.quarantine"
 local state = require "tokenweir.state"
 local upstream_log = require "tokenweir.upstream_log"
+local usage = require "tokenweir.core.answer.usage"
 
 local is_failure = health.counts
+local is_page = usage.is_page
 local note_success = passive_health.success
 local CLIENT_GONE = 499
 -- A client that reads nothing is given up after nginx's `send_timeout`, and no byte of the backend's comes before that.
@@ -24,6 +26,11 @@ end
 local function tells_error(r)
   local told = r.sse or r.usage
   return told and told.error
+end
+
+-- Nothing at all, or a page to be read by people.
+local function tells_nothing(r)
+  return not r.first_byte or r.usage and is_page(r.usage)
 end
 
 -- The answer had begun.
@@ -49,8 +56,8 @@ local function of_answer(r, now)
     return "upstream_error", "error"
   elseif status >= 400 then
     return "refused", health.refuses(status) and "refusal" or nil
-  elseif status >= 300 and r.kind ~= "other" then
-    -- No engine answers a prompt by a redirect; a page for logging in does, and fast.
+  elseif r.kind ~= "other" and (status >= 300 or tells_nothing(r)) then
+    -- No engine answers a prompt by a redirect, by a page or by nothing; what stands before one does, and fast.
     return "refused", "refusal"
   end
   return "ok", "success"

@@ -130,3 +130,35 @@ def test_a_stream_that_fell_silent_says_nothing_of_the_requests_after_it(
     assert outcomes == ["timeout", "ok", "ok", "ok"]
     upstream.answer = Answer(break_after=2)
     assert "upstream_broke" in gateway.post(stream=True).text
+
+
+PAGE = b"\r\n <!DOCTYPE html><html><title>Please log in</title></html>"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(body=b""),
+        Answer(status=204, body=b""),
+        Answer(body=PAGE),
+        Answer(status=302, body=b"", headers={"Location": "https://login.example/"}),
+    ],
+    ids=["nothing", "204", "a page", "a redirect"],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_answers_at_once_but_tells_nothing_attracts_no_traffic(
+    start_gateway: Callable[..., Gateway],
+    start_upstream: Callable[..., Upstream],
+    answer: Answer,
+    stream: bool,
+) -> None:
+    engine, login = start_upstream("engine"), start_upstream("login")
+    gateway = start_gateway([backend(engine), backend(login)], policy="least_conn", workers=1)
+    engine.answer = Answer(delay=0.01)
+    login.answer = answer
+    for _ in range(60):
+        gateway.post(stream=stream)
+    gateway.settle()
+    outcomes = {record["outcome"] for record in gateway.completions(60) if record["backend"] == "login"}
+    assert outcomes == {"refused"}
+    assert len(login.received) < 20

@@ -25,7 +25,7 @@ local ffi_string = require("ffi").string
 local max = math.max
 local sub = string.sub
 
-local QUOTE, COLON, OPEN_OBJECT, CLOSE_OBJECT = 34, 58, 123, 125
+local QUOTE, COLON, LESS_THAN, OPEN_OBJECT, CLOSE_OBJECT = 34, 58, 60, 123, 125
 
 local _M = {}
 
@@ -191,6 +191,13 @@ local function read_end(state, p, size)
   take_finish(state, p, value + 1, last)
   learn_ending(p, reason, value, last, at, size)
   return true
+end
+
+--- Whether the answer begins as a page of HTML does.
+function _M.is_page(state)
+  local head = state.head
+  -- Behind what `head` holds stands a NUL.
+  return head.size > 0 and head.p[space_end(head.p, 0)] == LESS_THAN
 end
 
 -- Where an answer that came in one piece, or that `head` has, stands as a whole; nil of any other.

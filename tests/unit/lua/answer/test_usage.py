@@ -40,6 +40,12 @@ class Reader:
         told = {name: self._state[name.encode()] for name in FIGURES}
         return {k: v.decode() if isinstance(v, bytes) else v for k, v in told.items()}
 
+    def is_page(self, chunks: Iterable[bytes]) -> bool:
+        self._usage.reset(self._state)
+        for chunk in chunks:
+            self._usage.feed(self._state, chunk)
+        return bool(self._usage.is_page(self._state))
+
     def kept(self) -> int:
         """Bytes that the state holds on to."""
         return int(self._state.kept) + int(self._state.head.size)
@@ -185,3 +191,19 @@ def test_the_figures_are_the_same_byte_by_byte(reader: Reader) -> None:
 def test_no_bytes_make_it_throw(reader: Reader, noise: list[bytes]) -> None:
     reader.read([*noise, b'"usage"', *noise])
     reader.read([b'{"a":"' + b"x" * 40_000, *noise, b'"usage":', *noise, b'"finish_reason":"', *noise])
+
+
+@pytest.mark.parametrize(
+    ("text", "page"),
+    [
+        (b"<html></html>", True),
+        (b" \r\n\t<!DOCTYPE html>", True),
+        (b"<", True),
+        (b'{"choices": "<p>"}', False),
+        (b"   ", False),
+        (b"", False),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_a_page_of_html_is_known_by_its_beginning(reader: Reader, text: bytes, page: bool, size: int) -> None:
+    assert reader.is_page(pieces(text, size)) is page
