@@ -74,7 +74,7 @@ test-vllm: $(VENV)/.dev ## real vLLM engines on the CPU: VLLM=/path/to/vllm, of 
 	VLLM=$(VLLM) $(BIN)/pytest -m vllm $(PYTEST_ARGS)
 
 bench-%: $(VENV)/.dev ## a bench of bench/, for example `make bench-overhead QUICK=1`; writes bench/results/NAME.json
-	$(BIN)/python -m bench.$* $(if $(QUICK),--quick)
+	$(BIN)/python -m bench $* $(if $(QUICK),--quick)
 
 contract: $(VENV)/.dev ## write the generated files: lua/tokenweir/contract.lua, docs/contract.md, docs/tokenweir.schema.json
 	$(BIN)/python -m tokenweir.contract
