@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
+from tokenweir.config.file_name import FileName
 from tokenweir.config.quantities import Duration
 from tokenweir.config.section import Section
 
@@ -25,9 +26,9 @@ class DockerConfig(Section):
             description="unix:///var/run/docker.sock or tcp://host:2376; null: DOCKER_HOST, else the socket"
         ),
     ] = None
-    ca: Annotated[str | None, Field(description="PEM file that verifies a tcp:// engine")] = None
-    certificate: Annotated[str | None, Field(description="PEM file that the engine knows us by")] = None
-    key: Annotated[str | None, Field(description="PEM file with its private key")] = None
+    ca: Annotated[FileName | None, Field(description="PEM file that verifies a tcp:// engine")] = None
+    certificate: Annotated[FileName | None, Field(description="PEM file that the engine knows us by")] = None
+    key: Annotated[FileName | None, Field(description="PEM file with its private key")] = None
     grace: Annotated[Duration, Field(ge=0, le=600_000, description="between SIGTERM and SIGKILL")] = 10_000
 
     @model_validator(mode="before")
@@ -75,7 +76,7 @@ class KubernetesConfig(Section):
     ] = None
     replicas: Annotated[int, Field(ge=1, le=1000, description="pods of the workload while started")] = 1
     kubeconfig: Annotated[
-        str | None, Field(description="file; null: the pod's service account, else ~/.kube/config")
+        FileName | None, Field(description="file; null: the pod's service account, else ~/.kube/config")
     ] = None
     context: Annotated[str | None, Field(description="context of the kubeconfig; null: its current one")] = (
         None
@@ -109,9 +110,9 @@ class CommandConfig(Section):
     apply: Annotated[Argv | None, Field(description='[/usr/local/bin/vllm-args, vllm-a, "{arguments}"]')] = (
         None
     )
-    folder: Annotated[str | None, Field(description="where they run; null: the configuration's folder")] = (
-        None
-    )
+    folder: Annotated[
+        FileName | None, Field(description="where they run; null: the configuration's folder")
+    ] = None
 
     @model_validator(mode="after")
     def _something(self) -> Self:
@@ -126,10 +127,10 @@ class WebhookConfig(Section):
     """A URL that is told what to do, signed as Standard Webhooks says."""
 
     url: Annotated[str, Field(description="https://ops.example/tokenweir")]
-    secret_file: Annotated[str, Field(description="file with the shared secret; at least 24 characters")]
-    ca: Annotated[str | None, Field(description="PEM file that verifies the server; null: the system's")] = (
-        None
-    )
+    secret_file: Annotated[FileName, Field(description="file with the shared secret; at least 24 characters")]
+    ca: Annotated[
+        FileName | None, Field(description="PEM file that verifies the server; null: the system's")
+    ] = None
 
     @field_validator("url")
     @classmethod
@@ -183,7 +184,7 @@ class WeightsConfig(Section):
         str | None,
         Field(description="the agent on the backend's host, http://gpu-a:9401; null: this host reads"),
     ] = None
-    token_file: Annotated[str | None, Field(description="file with the agent's token")] = None
+    token_file: Annotated[FileName | None, Field(description="file with the agent's token")] = None
     readers: Annotated[int, Field(ge=1, le=64, description="parts that are read at once")] = 8
 
     @model_validator(mode="before")

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from tokenweir.config.actuators import ActuatorConfig, WeightsConfig
+from tokenweir.config.file_name import FileName
 from tokenweir.config.section import Section
 from tokenweir.config.transfer import BackendTransferConfig
 from tokenweir.contract.records import Id, ModelName, Role
@@ -22,7 +23,7 @@ class BackendTls(Section):
     """TLS towards a backend."""
 
     verify: Annotated[bool, Field(description="check the server's certificate")] = True
-    ca: Annotated[str | None, Field(description="PEM file; null: the system's")] = None
+    ca: Annotated[FileName | None, Field(description="PEM file; null: the system's")] = None
     server_name: Annotated[
         str | None, Field(pattern=PLAIN, description="expected name; null: the URL's host")
     ] = None
@@ -119,8 +120,8 @@ class BackendConfig(Section):
         Field(max_length=16, description="which GPUs, by the exporter's labels, for example {pod: vllm-a-0}"),
     ] = {}
     api_key_file: Annotated[
-        str | None,
-        Field(max_length=1024, pattern=PLAIN, description="file with the key that this server wants"),
+        FileName | None,
+        Field(max_length=1024, description="file with the key that this server wants"),
     ] = None
     host_header: Annotated[
         str | None, Field(max_length=260, pattern=PLAIN, description="Host for the server; null: the URL's")

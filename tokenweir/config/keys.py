@@ -7,6 +7,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from tokenweir.config.file_name import FileName
 from tokenweir.config.quantities import Duration
 from tokenweir.config.section import Section
 from tokenweir.contract.records import Id, ModelName, Priority
@@ -18,7 +19,9 @@ class KeyConfig(Section):
 
     id: Annotated[Id, Field(description="name in logs and metrics")]
     sha256: Annotated[Sha256 | None, Field(description="of the key, as `tokenweir key` prints it")] = None
-    key_file: Annotated[str | None, Field(description="file that holds the key, in place of `sha256`")] = None
+    key_file: Annotated[
+        FileName | None, Field(description="file that holds the key, in place of `sha256`")
+    ] = None
     models: Annotated[list[ModelName] | None, Field(description="allowed models; null: all")] = None
     max_priority: Annotated[Priority, Field(description="highest `X-Priority` that it may ask for")] = (
         Priority.HIGH

@@ -17,6 +17,7 @@ from tokenweir.config.control import (
     SessionConfig,
     StandbyConfig,
 )
+from tokenweir.config.file_name import FileName
 from tokenweir.config.keys import KeyConfig, hash_key
 from tokenweir.config.limits import LimitConfig, QueueConfig
 from tokenweir.config.predictor import PredictorConfig
@@ -137,7 +138,7 @@ class Config(Section):
     log: LogConfig = LogConfig()
     gateway_id: Annotated[Id | None, Field(description="null: made once and kept in the state folder")] = None
     state_dir: Annotated[
-        str, Field(min_length=1, description="run-time files; relative to the configuration file")
+        FileName, Field(min_length=1, description="run-time files; relative to the configuration file")
     ] = "var"
 
     @field_validator("policy")

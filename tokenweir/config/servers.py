@@ -8,6 +8,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from tokenweir.config.file_name import FileName
 from tokenweir.config.section import Section
 
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -19,8 +20,8 @@ MOST_ORIGIN: Final = 300
 class ServerTls(Section):
     """TLS towards clients."""
 
-    certificate: Annotated[str, Field(description="PEM file: the certificate and its chain")]
-    key: Annotated[str, Field(description="PEM file: the private key")]
+    certificate: Annotated[FileName, Field(description="PEM file: the certificate and its chain")]
+    key: Annotated[FileName, Field(description="PEM file: the private key")]
     http2: Annotated[bool, Field(description="offer HTTP/2 besides HTTP/1.1")] = True
 
 
@@ -99,9 +100,9 @@ class Admin(Section):
         str | None,
         Field(min_length=16, description="bearer token; without one the API answers on loopback only"),
     ] = None
-    token_file: Annotated[str | None, Field(description="file that holds the token")] = None
+    token_file: Annotated[FileName | None, Field(description="file that holds the token")] = None
     files_dir: Annotated[
-        str,
+        FileName,
         Field(min_length=1, description="folder below which backends added by the admin API may name files"),
     ] = "secrets"
 
@@ -126,8 +127,8 @@ class Redis(Section):
     port: Annotated[Port, Field(description="for the Redis of `make up`: 16379 unless set")] = 6379
     db: Annotated[int, Field(ge=0, le=15, description="database number")] = 0
     tls: Annotated[bool, Field(description="TLS to Redis")] = False
-    ca: Annotated[str | None, Field(description="PEM file that verifies the server")] = None
+    ca: Annotated[FileName | None, Field(description="PEM file that verifies the server")] = None
     gateway_user: Annotated[str | None, Field(description="ACL user of the gateways")] = None
-    gateway_password_file: Annotated[str | None, Field(description="file with its password")] = None
+    gateway_password_file: Annotated[FileName | None, Field(description="file with its password")] = None
     sidecar_user: Annotated[str | None, Field(description="ACL user of the sidecars")] = None
-    sidecar_password_file: Annotated[str | None, Field(description="file with its password")] = None
+    sidecar_password_file: Annotated[FileName | None, Field(description="file with its password")] = None

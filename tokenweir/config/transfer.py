@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
+from tokenweir.config.file_name import FileName
 from tokenweir.config.quantities import TIME, ByteSize, Duration, InMs
 from tokenweir.config.section import Section
 from tokenweir.contract.enums import TransferAdapter
@@ -41,7 +42,9 @@ class TransferConfig(Section):
     location: Annotated[
         str, Field(min_length=1, max_length=64, description="of `lmcache`: where in an instance caches go")
     ] = "LocalCPUBackend"
-    token_file: Annotated[str | None, Field(description="of `agent`: file with the agents' token")] = None
+    token_file: Annotated[FileName | None, Field(description="of `agent`: file with the agents' token")] = (
+        None
+    )
     bandwidth: Annotated[
         ByteSize,
         Field(
