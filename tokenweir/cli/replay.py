@@ -29,8 +29,13 @@ def replay(  # noqa: PLR0917  (each is an option)
             help="CSV or JSON lines (.gz too): a time, prompt and output tokens a row; or the access log."
         ),
     ],
-    servers: Annotated[int, typer.Option(min=1, max=2000, help="Number of equal servers.")] = 8,
-    gpu: Annotated[str, typer.Option(help="Kind of GPU.")] = "A100-80G",
+    fleet: Annotated[
+        str, typer.Option(help="Servers of several kinds, like 2xA100-80G,1xH100,4xT4:int4.")
+    ] = "",
+    servers: Annotated[
+        int | None, typer.Option(min=1, max=2000, help="Number of equal servers; default: 8.")
+    ] = None,
+    gpu: Annotated[str | None, typer.Option(help="Their kind of GPU; default: A100-80G.")] = None,
     model: Annotated[str, typer.Option(help="Model that they serve.")] = "llama-3-8b",
     precision: Annotated[str, typer.Option(help="fp16, fp8 or int4.")] = "fp16",
     capacity: Annotated[
@@ -49,8 +54,8 @@ def replay(  # noqa: PLR0917  (each is an option)
 ) -> None:
     """What would each policy have given? Replays a log of requests on simulated servers."""
     try:
+        from bench.policy import fleet_text, table, user_log  # noqa: PLC0415
         from bench.policy import replay as simulator  # noqa: PLC0415  (only this command needs it)
-        from bench.policy import table, user_log  # noqa: PLC0415
         from bench.policy.figures import Objectives  # noqa: PLC0415
         from bench.policy.policies import ALL  # noqa: PLC0415
         from bench.policy.server import ServerSpec  # noqa: PLC0415
@@ -67,14 +72,20 @@ def replay(  # noqa: PLR0917  (each is an option)
         raise _fail(f"no policy is named {unknown[0]!r}; known: {'; '.join(ALL)}")
     if kind not in list(Exhaustion):
         raise _fail(f"--kind: one of {', '.join(Exhaustion)} is wanted, got {kind!r}")
-    spec = ServerSpec(gpu=gpu, model=model, precision=precision, capacity=capacity, kind=Exhaustion(kind))
+    if fleet and (servers or gpu):
+        raise _fail("give either --fleet, or --servers and --gpu")
+    written = fleet or f"{servers or 8}x{gpu or 'A100-80G'}"
+    each = ServerSpec(model=model, precision=precision, capacity=capacity, kind=Exhaustion(kind))
     try:
+        specs = fleet_text.read(written, each)
         log = user_log.read(trace)
         asked = log.asked
-        run = simulator.Replay(asked, [spec] * servers, rate, seed, Objectives())
-        held, left_out = spec.kv_tokens, run.left_out
+        run = simulator.Replay(asked, specs, rate, seed, Objectives())
+        described, left_out = fleet_text.describe(specs), run.left_out
+    except fleet_text.FleetError as error:
+        raise _fail(f"{'--fleet' if fleet else '--gpu'}: {error}") from None
     except facts.DoesNotFitError as error:
-        raise _fail(f"{error} (--precision, --gpu)") from None
+        raise _fail(f"{error} ({'--fleet' if fleet else '--precision, --gpu'})") from None
     except (user_log.LogError, facts.UnknownFactError) as error:
         raise _fail(error) from None
     except OSError as error:
@@ -82,7 +93,7 @@ def replay(  # noqa: PLR0917  (each is an option)
             f"{trace}: {error.strerror}; a CSV or JSON lines file is wanted, see docs/simulator.md"
         ) from None
     if left_out == len(asked):
-        raise _fail(f"no request of {trace} fits a server of {held:,} KV tokens")
+        raise _fail(f"no request of {trace} fits the smallest of {described}")
     console = Console() if sys.stdout.isatty() else Console(width=150)
     rows = {}
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
@@ -90,15 +101,14 @@ def replay(  # noqa: PLR0917  (each is an option)
         for name in chosen:
             task = progress.add_task(name, total=len(asked) - left_out)
             rows[name] = run.run(name, _completed(progress, task))
-    fleet = f"{servers} x {gpu}, {model}, {held:,} KV tokens"
-    title = f"{len(asked):,} requests at {rate or run.as_logged:.2f}/s on {fleet}"
+    title = f"{len(asked):,} requests at {rate or run.as_logged:.2f}/s on {described}, {model}"
     table.show(title, rows, console, own="predictive")
     if log.without_lengths:
         console.print(
             f"{log.without_lengths:,} lines tell no lengths (refused, failed, no text) and were left out"
         )
     if left_out:
-        console.print(f"{left_out:,} requests are longer than a server's memory and were left out")
+        console.print(f"{left_out:,} requests are longer than the smallest server's memory and were left out")
     console.print("good: first token within 1 s + prompt / 4,000 tokens a second, then 80 ms a token at most")
 
 

@@ -69,6 +69,14 @@ def test_policies_and_servers_can_be_chosen(log: Path) -> None:
     assert "dynamo" not in result.output
 
 
+def test_servers_of_several_kinds_stand_beside_each_other(log: Path) -> None:
+    asked = ["--fleet", "2xA100-80G, T4:int4", "--policies", "predictive"]
+    result = CliRunner().invoke(app, ["replay", str(log), *asked])
+    assert result.exit_code == 0, result.output
+    assert "2 x A100-80G fp16 (" in result.output
+    assert "1 x T4 int4 (" in result.output
+
+
 @pytest.mark.parametrize(
     ("asked", "wanted"),
     [
@@ -77,6 +85,12 @@ def test_policies_and_servers_can_be_chosen(log: Path) -> None:
         (["--gpu", "T4"], "use a smaller precision or more GPUs"),
         (["--kind", "melt"], "--kind: one of preempt, abort, crash"),
         (["--capacity", "32"], "no request of"),
+        (["--fleet", "2xH100", "--gpu", "T4"], "give either --fleet, or --servers and --gpu"),
+        (["--fleet", "2xH100,,T4"], "--fleet: '' names no servers; a fleet is written like"),
+        (["--fleet", "0xH100"], "--fleet: '0xH100': a fleet has 1 to 2,000 servers"),
+        (["--fleet", "H100,GX9"], "unknown GPU 'GX9'"),
+        (["--fleet", "H100,T4"], "use a smaller precision or more GPUs (--fleet)"),
+        (["--fleet", "T4:int3"], "unknown precision 'int3'"),
     ],
 )
 def test_what_cannot_be_is_named(log: Path, asked: list[str], wanted: str) -> None:
