@@ -67,6 +67,7 @@ end
 
 -- Ends a stream with an event that says why; then the connection closes.
 local function end_stream(r, status, code, message)
+  r.code = code
   if r.sse and not r.sse.done then
     arg[1] = errors.event(status, code, message)
     arg[2] = true

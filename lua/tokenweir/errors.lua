@@ -74,7 +74,8 @@ function _M.send(status, code, message, param, retry_after_s, more)
   if status == 401 then
     header["WWW-Authenticate"] = "Bearer"
   end
-  current_context.get().answered = true
+  local r = current_context.get()
+  r.answered, r.code = true, code
   ngx.print(body)
   return ngx.exit(ngx.HTTP_OK)
 end

@@ -63,7 +63,7 @@ local function own_page(r, status)
   if retry_after then
     header["Retry-After"] = errors.retry_after(retry_after)
   end
-  r.error_page = body
+  r.error_page, r.code = body, code
 end
 
 local function is_stream(content_type)

@@ -133,6 +133,7 @@ end
 --- Ends a request for a model that cannot be served: not there, not for this key, or without any backend now.
 -- What a key may not use looks to it as if it were not there.
 function _M.refuse(known, key, name, pool)
+  current_context.get().asked = json_string.encode(errors.echo(name))
   if not pool and is_configured(known.settings, name) and auth.allows(key, name, name) then
     return errors.send(503, "no_capacity", "No backend serves model '" .. errors.echo(name) .. "' now.", nil, 5,
       '"reason":"no_capacity"')

@@ -5,6 +5,7 @@
 -- worker is found; it needs no timer, since timers stop at a reload while the old workers still hold waiters.
 local clock = require "tokenweir.clock"
 local core = require "tokenweir.core.queue"
+local metrics = require "tokenweir.metrics"
 local pick = require "tokenweir.pick"
 local queue_lines = require "tokenweir.queue_lines"
 local queue_metrics = require "tokenweir.queue_metrics"
@@ -106,7 +107,7 @@ local function serve(entry, now)
   end
   if q.stuck and now - swept_at > SWEEP_MS then
     swept_at = now
-    scoreboard.sweep()
+    metrics.add("workers_swept", scoreboard.sweep())
   end
 end
 

@@ -2,6 +2,8 @@
 -- (`current_context.lua`).
 --
 -- Members, by who writes them:
+--   errors      answered (by us), code (of the error that the client was told)
+--   models      asked (the model that is not there, as JSON)
 --   access      arrived, kind, key (of the settings, or nil), priority, parsed, pool, model, deadline, limited,
 --               precision (the variant asked for, or nil), burst (most output tokens of a degraded one, or nil)
 --   body_rate   body_at (while its body is read), slow (it came too slowly)
@@ -52,7 +54,7 @@ local MEMBERS = {
   "reserved_at", "expected", "most", "remaining", "variance", "held", "bucket", "prefill", "flowing", "tokens",
   "unseen_at", "tries", "tried", "tried_count", "refused", "noted", "cut", "watch", "header", "sse", "usage",
   "first_byte", "last_byte", "first_token", "ended", "broken", "late", "silent", "no_answer", "unconnected",
-  "error_page", "engine_error", "response", "answered",
+  "error_page", "engine_error", "response", "answered", "code", "asked",
 }
 --- While so many of a worker wait, those that come get room for what one has that waits, and what it has not is nil: it
 -- grows when it is served, and is not used again.
@@ -211,7 +213,7 @@ function _M.give(r)
   r.header, r.sse, r.usage, r.first_byte, r.last_byte, r.first_token = false, false, false, false, false, false
   r.form, r.response = false, false
   r.ended, r.broken, r.late, r.silent, r.no_answer, r.unconnected = false, false, false, false, false, false
-  r.noted, r.digest, r.slow = false, false, false
+  r.noted, r.digest, r.slow, r.code, r.asked = false, false, false, false, false
   pooled = pooled + 1
   pool[pooled] = r
 end

@@ -26,6 +26,7 @@ local map, flags  -- flags: uint8_t[WORKERS] over map.live
 local own, own_index
 local rows, row_workers, row_count, generation = {}, {}, 0, 0
 local seen_live = fixed_array.new("uint8_t", WORKERS)
+local swept = 0  -- entries of dead workers that were cleared and not told of by `sweep` yet
 
 -- What a worker gave back stays counted when it goes, or a later sum would be one that was there before. Its own count
 -- is odd until then: nobody takes what he sums up meanwhile for a sum.
@@ -66,7 +67,11 @@ local function clear_entry(index)
 end
 
 -- A guard held for long means a stopped process: better an inexact sum of arrivals than an entry that never clears.
+-- An entry with its flag is one that its worker did not give back itself.
 local function clear_guarded(index)
+  if index ~= own_index and flags[index] ~= 0 then
+    swept = swept + 1
+  end
   if not guarded(clear_entry, index) then
     clear_entry(index)
   end
@@ -138,19 +143,19 @@ local function move_in()
 end
 
 --- Clears the entries of workers that died.
--- @return number how many there were
+-- @return number how many there were since this was last called; with one that this worker took over at its start
 function _M.sweep()
   if own_index == -1 then
     move_in()
   end
-  local count = 0
   for index = 0, WORKERS - 1 do
     if flags[index] ~= 0 and index ~= own_index and try_lock(index) then
       clear_guarded(index)
       unlock(index)
-      count = count + 1
     end
   end
+  local count = swept
+  swept = 0
   return count
 end
 

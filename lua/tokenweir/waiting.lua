@@ -73,7 +73,7 @@ end
 
 local function leave(w)
   queues.leave(w)
-  w.request.waiter = false
+  w.request.waiter, w.request.wait_ms = false, now_ms() - w.came
   step_down(w)
 end
 

@@ -23,7 +23,7 @@ end
 -- @param output, prompt numbers of tokens, or nil
 function _M.write(to, r, id, id_size, outcome, output, prompt)
   local first = r.first_token or r.first_byte
-  to:put('"kind":"', r.kind or "", '","model":', r.pool and r.pool.json or '""',
+  to:put('"kind":"', r.kind or "", '","model":', r.pool and r.pool.json or r.asked or '""',
     ',"key":', r.key and r.key.json or '""', ',"backend":"', r.backend or "", '","outcome":"', outcome,
     '","predicted":', r.mean and whole(ceil(r.mean * r.n)) or "null",
     ',"output":', output and whole(output) or "null", ',"prompt":', prompt and whole(prompt) or "null",
@@ -31,6 +31,9 @@ function _M.write(to, r, id, id_size, outcome, output, prompt)
     ',"wait_ms":', r.wait_ms and whole(r.wait_ms) or "null",
     ',"ttft_ms":', first and whole(first - r.arrived) or "null", ',"tries":', int(r.tries or 0), ',"id":"')
   to:putcdata(id[0], id_size)
+  if r.code then
+    to:put('","code":"', r.code)
+  end
   if r.shadow then
     to:put('","shadow":"', r.shadow)
   end

@@ -109,6 +109,7 @@ def test_what_a_killed_worker_held_is_gone_within_a_moment(
     gateway.let_go()
     assert {future.result() for future in held} <= {0, 200}
     settle(gateway)
+    wait_until(lambda: gateway.metrics()["tokenweir_workers_swept_total"] == 1, what="the count of the dead")
 
 
 def test_killing_every_worker_again_and_again_leaves_nothing(

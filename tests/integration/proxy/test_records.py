@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 from collections.abc import Callable
@@ -77,6 +78,38 @@ def test_the_access_log_tells_the_request_s_story(gateway: Gateway, upstream: Up
     assert 1 <= line["predicted"] <= 9
     assert 0 <= line["ttft_ms"] < 1000 * line["total_s"]
     assert line["wait_ms"] < 1000
+
+
+def test_the_access_log_tells_why_a_request_was_refused(gateway: Gateway) -> None:
+    gateway.post(model="gpt-5")
+    line = gateway.access_log()[0]
+    assert (line["status"], line["outcome"], line["code"]) == (404, "refused", "model_not_found")
+    assert line["model"] == "gpt-5"
+
+
+def test_the_access_log_tells_of_an_answer_that_broke_off_and_of_none_after_it(
+    start_gateway: Start, upstream: Upstream
+) -> None:
+    gateway = start_gateway([backend(upstream)], workers=1)
+    upstream.script = [Answer(break_after=2)]
+    gateway.post(stream=True)
+    gateway.post(stream=True)
+    gateway.post(body=b"{")
+    lines = gateway.access_log(3)
+    assert [line.get("code") for line in lines] == ["upstream_broke", None, "invalid_json"]
+
+
+def test_the_access_log_tells_how_long_a_refused_request_waited(
+    start_gateway: Start, upstream: Upstream
+) -> None:
+    gateway = start_gateway([backend(upstream, concurrency=1)], workers=1)
+    upstream.answer = Answer(tokens=2, gap=1.0)
+    with contextlib.closing(gateway.open(stream=True)):
+        wait_until(lambda: gateway.inflight() == 1, what="the request before it")
+        assert gateway.post(headers={"X-Max-Wait": "300ms"}).status_code == 429
+        line = gateway.access_log()[0]
+    assert (line["code"], line["backend"]) == ("overloaded", "")
+    assert 250 <= line["wait_ms"] < 1000
 
 
 def test_the_access_log_holds_no_prompt_no_key_and_no_query(gateway: Gateway) -> None:

@@ -82,10 +82,22 @@ def test_the_operations_page_describes_every_member(root: Path) -> None:
     listed = [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
     template = (root / "nginx/nginx.conf.j2").read_text()
     formats = re.findall(r"macro log_of.*?endmacro", template, re.DOTALL)
-    written = [*re.findall(r'"(\w+)":', formats[0]), *_read({b"shadow": b"gpu-b"}, b"")]
+    written = [
+        *re.findall(r'"(\w+)":', formats[0]),
+        *_read({b"shadow": b"gpu-b", b"code": b"overloaded"}, b""),
+    ]
     assert sorted(listed) == sorted(written)
 
 
 def test_the_choice_of_a_shadow_policy_is_told_where_there_is_one() -> None:
     assert _read({b"shadow": b"gpu-b"}, b"ok")["shadow"] == "gpu-b"
     assert "shadow" not in _read({}, b"ok")
+
+
+def test_an_error_of_the_gateway_s_own_is_told_by_its_code() -> None:
+    assert _read({b"code": b"overloaded"}, b"refused")["code"] == "overloaded"
+    assert "code" not in _read({}, b"ok")
+
+
+def test_a_model_that_is_not_there_is_told_as_it_was_asked_for() -> None:
+    assert _read({b"asked": b'"gpt-5"', b"code": b"model_not_found"}, b"refused")["model"] == "gpt-5"

@@ -74,6 +74,25 @@ def test_one_that_died_in_the_middle_of_a_release_counts_as_done_with_it(scorebo
     assert tide(scoreboard) == before + 2
 
 
+def test_a_worker_that_gave_its_entry_back_was_not_swept(scoreboard: Any) -> None:
+    scoreboard.release()
+    scoreboard.claim(os.getpid())
+    assert scoreboard.sweep() == 0
+
+
+def test_a_dead_worker_is_counted_once_though_its_successor_took_its_entry(
+    runtime: Any, scoreboard: Any
+) -> None:
+    runtime.eval(b"""function(region, scoreboard)
+        -- As the kernel leaves it: unlocked, with all that it held.
+        local ffi = require "ffi"
+        ffi.cast("uint8_t *", region.map().live)[1] = 1
+        region.map().worker[1].pid = 4242
+    end""")(required(runtime, b"tokenweir.region"), scoreboard)
+    assert scoreboard.sweep() == 1
+    assert scoreboard.sweep() == 0
+
+
 def test_a_worker_that_found_every_entry_taken_moves_into_the_first_that_is_free(
     runtime: Any, scoreboard: Any
 ) -> None:
