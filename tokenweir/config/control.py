@@ -96,7 +96,12 @@ class BurstConfig(Section):
         ShareOf, Field(description="memory use over which the fleet counts as loaded; waiting counts too")
     ] = 0.7
     least_arrivals: Annotated[
-        int, Field(ge=0, le=100_000, description="requests within a second below which nothing is a jump")
+        int,
+        Field(
+            ge=0,
+            le=100_000,
+            description="requests within a second below which nothing is a jump (not with `rule: literal`)",
+        ),
     ] = 10
     max_tokens: Annotated[MaxTokens, Field(description="longest answer, tokens")] = 256
     stay: Annotated[Duration, Field(description="shortest time that it holds")] = 10_000
