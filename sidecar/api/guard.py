@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sidecar.api.dashboard import FILES
+from sidecar.api.problems import answer
 
 OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
 """Probes tell nothing that needs guarding."""
@@ -50,29 +51,25 @@ class Guard:
             digest = hashlib.sha256(given.strip().encode("utf-8", "surrogateescape")).digest()
             if scheme.lower() == "bearer" and hmac.compare_digest(digest, self._token):
                 return None
-            return _answer(
+            return answer(
                 401,
                 "a token is wanted: send `Authorization: Bearer <admin.token>`",
-                {"WWW-Authenticate": "Bearer"},
+                headers={"WWW-Authenticate": "Bearer"},
             )
         client = scope.get("client")
         if client is not None and not _loopback(client[0]):
-            return _answer(403, "without `admin.token` the admin API answers to this host only")
+            return answer(403, "without `admin.token` the admin API answers to this host only")
         host = headers.get("host", "")
         if not _loopback(_name(host)):
-            return _answer(
+            return answer(
                 403, "the Host header must be localhost or a loopback address (or set `admin.token`)"
             )
         origin = headers.get("origin")
         if origin is not None and origin.partition("://")[2] != host:
-            return _answer(403, "requests from pages of another origin are refused")
+            return answer(403, "requests from pages of another origin are refused")
         if headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}:
-            return _answer(403, "requests from pages of another site are refused")
+            return answer(403, "requests from pages of another site are refused")
         return None
-
-
-def _answer(status: int, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
-    return JSONResponse({"error": {"message": message}}, status, headers)
 
 
 def _name(host: str) -> str:

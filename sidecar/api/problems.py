@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from sidecar.administration import ConflictError, UnknownBackendError
 from tokenweir.config import ConfigError
@@ -15,6 +19,10 @@ from tokenweir.config.places import Section
 
 UNREADABLE = "the body cannot be read: UTF-8 JSON is wanted, nested no deeper than a configuration is"
 NO_OBJECT = "a JSON object is wanted as the body, sent with the header `Content-Type: application/json`"
+
+
+METHODS: Final = ("DELETE", "GET", "PATCH", "POST", "PUT")
+"""Those that routes here have."""
 
 
 class Problem(BaseModel):
@@ -30,10 +38,24 @@ class ProblemAnswer(BaseModel):
     error: Problem
 
 
-def answer(status: int, message: str, problems: list[str] | None = None) -> JSONResponse:
+def answer(
+    status: int,
+    message: str,
+    problems: list[str] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> JSONResponse:
     """An error's response."""
     body = ProblemAnswer(error=Problem(message=message, problems=problems or []))
-    return JSONResponse(body.model_dump(), status)
+    return JSONResponse(body.model_dump(), status, headers)
+
+
+def _methods(request: Request) -> str:
+    """What may be asked of the path, as in `Allow`: by all routes that have it, not by the first alone."""
+    asked = ((method, {**request.scope, "method": method}) for method in METHODS)
+    routes = request.app.routes
+    return ", ".join(
+        method for method, scope in asked if any(route.matches(scope)[0] is Match.FULL for route in routes)
+    )
 
 
 def _body_of(request: Request) -> Section:
@@ -76,9 +98,19 @@ def install(app: FastAPI) -> None:
         return answer(507, f"the change cannot be kept, so it was not made: {error}")
 
     @app.exception_handler(HTTPException)
-    async def other(_: Request, error: HTTPException) -> JSONResponse:
+    async def other(request: Request, error: HTTPException) -> JSONResponse:
+        if error.status_code == 405:
+            allowed = _methods(request)
+            text = f"{request.method} is not answered here, {allowed} is; /docs lists the routes"
+            return answer(405, text, headers={"Allow": allowed})
         texts = {
             400: UNREADABLE,
             404: "nothing is here; /docs lists the routes",
         }  # 400: what is no JSON at all
-        return answer(error.status_code, texts.get(error.status_code, str(error.detail)))
+        text = texts.get(error.status_code, str(error.detail))
+        return answer(error.status_code, text, headers=error.headers)
+
+    @app.exception_handler(Exception)
+    async def bug(_: Request, __: Exception) -> JSONResponse:
+        # Starlette raises it again once this is sent, so that it is logged.
+        return answer(500, "an error of the sidecar's own; its log says more")

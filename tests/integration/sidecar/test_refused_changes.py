@@ -53,6 +53,9 @@ async def test_wrong_values_are_named_with_an_example_and_change_nothing(
     untyped = await http.put("/api/policy", content='{"policy": "hybrid"}')
     assert "Content-Type: application/json" in untyped.json()["error"]["problems"][0]
     assert "/docs lists the routes" in (await http.get("/api/nothing")).json()["error"]["message"]
+    assert "POST is not answered here, DELETE, GET, PATCH is" in await refused(
+        "POST", "/api/backends/a", {}, 405
+    )
     assert not path.with_name("tokenweir.state.json").exists()
     assert [row["id"] for row in (await http.get("/api/backends")).json()] == ["a"]
 

@@ -82,3 +82,23 @@ async def test_a_refusal_says_what_to_do():
         answer = await http.get("/api/x")
     assert "Authorization: Bearer" in answer.json()["error"]["message"]
     assert answer.headers["www-authenticate"] == "Bearer"
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        {"token": TOKEN},
+        {"address": "10.0.0.9"},
+        {"headers": {"Host": "evil.example"}},
+        {"headers": {"Origin": "http://evil.example"}},
+        {"headers": {"Sec-Fetch-Site": "cross-site"}},
+    ],
+)
+async def test_a_refusal_has_the_shape_of_every_error(refused):
+    headers = refused.pop("headers", {})
+    async with client(**refused) as http:
+        answer = await http.get("/api/x", headers=headers)
+    assert answer.status_code in {401, 403}
+    assert answer.json().keys() == {"error"}
+    assert answer.json()["error"].keys() == {"message", "problems"}
+    assert answer.json()["error"]["problems"] == []
