@@ -208,6 +208,37 @@ def test_the_scrape_configuration_names_the_ports_of_the_metrics(running: Copy) 
         assert f"127.0.0.1:{running.ports[port]}" in text
 
 
+def test_an_upgrade_renews_gateway_and_sidecar_while_a_stream_goes_on(running: Copy, tmp_path: Path) -> None:
+    git = "git -c user.name=a -c user.email=a@b -c commit.gpgsign=false"
+    upstream = tmp_path / "upstream"
+    running.run(f"git init -q -b main && git add -A && {git} commit -qm one && git clone -q . {upstream}")
+    running.run(f"git remote add origin {upstream} && git fetch -q && git branch -q -u origin/main")
+    for name, text in (("sidecar/__init__.py", "# new"), ("lua/tokenweir/new.lua", "return {}")):
+        with (upstream / name).open("a") as file:
+            file.write(f"{text}\n")
+    running.run(f"cd {upstream} && git add -A && {git} commit -qm two")
+    with (running.root / "tokenweir.yaml").open("a") as file:
+        file.write("# an edit of this host's\n")
+    before = running.pids()
+
+    url = f"http://127.0.0.1:{running.ports['8080']}/v1/chat/completions"
+    body = {"model": "llama-3-8b", "stream": True, "max_tokens": 1500, "ignore_eos": True}
+    body |= {"messages": [{"role": "user", "content": "Tell me a long story."}]}
+    with httpx.stream("POST", url, json=body, timeout=60, trust_env=False) as stream:
+        chunks = stream.iter_text()
+        text = next(chunks)
+        said = running.run(blocks("docs/operations.md", "sh", "upgrade")[0])
+        metrics = httpx.get(f"http://127.0.0.1:{running.ports['9080']}/metrics", trust_env=False).text
+        after = running.pids()
+        text += "".join(chunks)
+    assert {name for name in after if after[name] != before.get(name)} == {"sidecar"}
+    assert text.rstrip().endswith("data: [DONE]")
+    assert "upstream_broke" not in text
+    assert (running.root / "tokenweir.yaml").read_text().endswith("# an edit of this host's\n")
+    assert re.search(r"^gateway .*: reloaded", said, re.MULTILINE)
+    assert re.search(r"^tokenweir_inflight\{.*\} 1$", metrics, re.MULTILINE), "the stream has ended too early"
+
+
 @pytest.mark.parametrize("page", ["docs/operations.md"])
 def test_other_documented_commands_work(copy: Copy, page: str) -> None:
     for block in blocks(page, "sh", "tested"):
