@@ -17,12 +17,12 @@ from tokenweir.cli.admin import ask
 from tokenweir.cli.check import counted
 from tokenweir.cli.notices import alert_lines, gateway_state, model_lines
 from tokenweir.cli.options import DEFAULT_CONFIG, ConfigPath, told
-from tokenweir.config import Config, ConfigError
+from tokenweir.config import ConfigError
 from tokenweir.stack import gateway_server, sidecar_server
 from tokenweir.stack.probes import http_answer
 from tokenweir.stack.process import read_pid_files
 from tokenweir.stack.settings import Settings, last_applied, read
-from tokenweir.stack.state_dir import StateDir, locate
+from tokenweir.stack.state_dir import StateDir
 
 STATES = {"ready": "green", "starting": "yellow", "draining": "yellow", "down": "red", "standby": "cyan"}
 
@@ -73,7 +73,7 @@ def _in_service(console: Console, config: Path, error: ConfigError) -> Settings:
     console.print(f"error: {error}", markup=False, style="red", soft_wrap=True)
     settings = last_applied(config)
     if settings is None:
-        console.print(_parts(locate(config, Config())), soft_wrap=True)
+        console.print(f"nothing was started by `up` for {config}", markup=False, soft_wrap=True)
         raise typer.Exit(1)
     console.print("[yellow]What follows is of the configuration that `up` applied last.[/]\n", soft_wrap=True)
     return settings

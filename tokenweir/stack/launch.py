@@ -17,6 +17,7 @@ from tokenweir.stack.errors import StackError
 from tokenweir.stack.identity import members
 from tokenweir.stack.part import Part, Port
 from tokenweir.stack.process import PidFile, read_pid_files, spawn, stop
+from tokenweir.stack.state_dir import StateDir
 
 READY_WITHIN_S = 60.0
 POLL_S = 0.1
@@ -39,16 +40,20 @@ def exclusively(folder: Path) -> Iterator[None]:
 def claim(folder: Path, config: Path) -> None:
     """Say whose state folder this is. Raises StackError where parts of another configuration run from it:
     they would be taken for this one's, and changed to what it says."""
-    owner = folder / "configuration"
-    other = owner.read_text().strip() if owner.exists() else ""
-    if other not in {"", str(config)} and any(
-        pid_file.running for pid_file in read_pid_files(folder).values()
-    ):
+    state = StateDir(folder.parent)
+    if is_another_s(state, config):
         raise StackError(
-            f"what runs from {folder.parent} was started for {other}: give {config} a `state_dir` of its "
-            f"own, or end that first (make down CONFIG={other})"
+            f"what runs from {state.root} was started for {state.owner}: give {config} a `state_dir` of its "
+            f"own, or end that first (make down CONFIG={state.owner})"
         )
-    write_atomically(owner, f"{config}\n", 0o644)
+    write_atomically(folder / "configuration", f"{config}\n", 0o644)
+
+
+def is_another_s(state: StateDir, config: Path) -> bool:
+    """Whether parts run from a state folder that were started for another configuration file."""
+    return state.owner not in {"", str(config)} and any(
+        pid_file.running for pid_file in read_pid_files(state.run).values()
+    )
 
 
 @dataclass

@@ -11,7 +11,7 @@ from tokenweir.atomic_file import write_atomically
 from tokenweir.config import Config, ConfigError, load
 from tokenweir.config.loading import parse
 from tokenweir.stack.credentials import password_files
-from tokenweir.stack.state_dir import StateDir, locate
+from tokenweir.stack.state_dir import StateDir, locate, presumed
 
 OWN_REDIS_PORT = 16379
 """Not 6379, so that a Redis of the system and Tokenweir's own do not meet."""
@@ -70,9 +70,12 @@ def keep(settings: Settings) -> None:
 
 
 def last_applied(path: Path) -> Settings | None:
-    """The settings that `up` applied last, whatever the file says by now; None where there are none. They are
-    looked for in the default `state_dir`."""
+    """The settings that `up` applied last for this file, whatever it says by now; None where there are
+    none. They are looked for in its `state_dir` as far as that can be read."""
+    state = presumed(path)
+    if state.owner not in {"", str(path.resolve())}:
+        return None
     try:
-        return read(path, locate(path, Config()).applied.read_text())
+        return read(path, state.applied.read_text())
     except (OSError, ConfigError):
         return None

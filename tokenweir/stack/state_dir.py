@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from stat import S_IXOTH
@@ -11,6 +12,7 @@ from stat import S_IXOTH
 from tokenweir.config import Config
 
 SHARED = Path("/var/lib/tokenweir")
+_WRITTEN = re.compile(r"""^state_dir:[ \t]*["']?([^"'#\n]+?)["']?[ \t]*(?:#.*)?$""", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,14 @@ class StateDir:
     def run(self) -> Path:
         """Pid files and the lock."""
         return self.root / "run"
+
+    @property
+    def owner(self) -> str:
+        """The configuration file that `up` was last called with for this folder; empty: none."""
+        try:
+            return (self.run / "configuration").read_text().strip()
+        except OSError:
+            return ""
 
     @property
     def applied(self) -> Path:
@@ -80,3 +90,16 @@ def locate(config_path: Path, config: Config) -> StateDir:
         digest = hashlib.sha256(str(wanted).encode()).hexdigest()[:12]
         return StateDir(SHARED / digest, f"{closed} is closed to other users")
     return StateDir(wanted)
+
+
+def presumed(config_path: Path) -> StateDir:
+    """The state folder of a configuration that has an error, as far as its line `state_dir` can be read; else
+    the default one. What runs there may be another configuration's: see `StateDir.owner`."""
+    written = os.environ.get("TOKENWEIR_STATE_DIR", "")
+    try:
+        found = _WRITTEN.search(config_path.read_text(errors="replace"))
+    except OSError:
+        found = None
+    if not written and found:
+        written = found[1]
+    return locate(config_path, Config.model_validate({"state_dir": written}) if written else Config())

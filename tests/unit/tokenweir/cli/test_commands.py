@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from typer.testing import CliRunner
 from tokenweir.cli import app
 from tokenweir.config.loading import parse
 from tokenweir.config.models import hash_key
-from tokenweir.stack import state_dir
+from tokenweir.stack import launch, state_dir
 from tokenweir.stack.identity import identify
 from tokenweir.stack.process import PidFile
 from tokenweir.stack.settings import keep, read
@@ -238,6 +239,56 @@ def test_down_of_nothing_is_no_error(write) -> None:
     status, output = run("down", "--config", write("backends: [http://127.0.0.1:9]"))
     assert status == 0
     assert "nothing runs" in output
+
+
+@pytest.fixture
+def another_s_part(write, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that `up` started for tokenweir.yaml beside which the tests have files of their own."""
+    path = write("backends: [http://127.0.0.1:9]")
+    state = read(Path(path)).state
+    state.create()
+    with subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True
+    ) as part:
+        identity = identify(part.pid)
+        assert identity is not None
+        PidFile("one", 0, identity, "", int(signal.SIGTERM), 2).write(state.run)
+        launch.claim(state.run, Path(path).resolve())
+        keep(read(Path(path)))
+        yield part
+        part.kill()
+
+
+@pytest.mark.parametrize("text", [None, "lissen: 1", "backends: [", "backends: [http://127.0.0.1:9]"])
+def test_down_of_another_configuration_in_the_same_folder_stops_nothing(
+    another_s_part: subprocess.Popen[bytes], tmp_path: Path, text: str | None
+) -> None:
+    if text is not None:
+        (tmp_path / "second.yaml").write_text(text)
+    status, output = run("down", "--config", str(tmp_path / "second.yaml"))
+    assert status == 1
+    assert f"make down CONFIG={tmp_path / 'tokenweir.yaml'}" in output
+    assert another_s_part.poll() is None
+
+
+def test_down_finds_the_state_folder_of_a_configuration_that_has_an_error(
+    another_s_part: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    (tmp_path / "second.yaml").write_text("state_dir: 'other'  # of its own\nlissen: 1")
+    status, output = run("down", "--config", str(tmp_path / "second.yaml"))
+    assert status == 1
+    assert f"nothing runs from {tmp_path / 'other'}" in output
+    assert another_s_part.poll() is None
+
+
+def test_status_of_a_file_that_is_not_there_shows_no_other_s_fleet(
+    another_s_part: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    status, output = run("status", "--config", str(tmp_path / "nofile.yaml"))
+    assert status == 1
+    assert "no such file" in output
+    assert "nothing was started by `up` for" in output
+    assert "applied last" not in output
 
 
 def test_down_stops_what_runs_though_the_configuration_is_broken_by_now(write, tmp_path: Path) -> None:
