@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from sidecar.clock import monotonic_ms
 from sidecar.control.drain import Drain
 from sidecar.control_plane import ControlPlane
-from tokenweir.config import Config, ConfigError
+from tokenweir.config import Config, ConfigError, own_address
 from tokenweir.config.errors import explain
 from tokenweir.config.models import BackendConfig
 from tokenweir.contract import names
@@ -172,6 +172,8 @@ class Administration:
         self.tell("policy", policy=checked.policy, serve_by=checked.serve_by.value)
 
     def _set(self, backend: BackendConfig) -> None:
+        if own_address.is_own(backend.url, self._plane.config.listen):
+            raise ConfigError(SOURCE, [f"`url`: {own_address.ADVICE}"])
         written = next((other for other in self._plane.config.backends if other.id == backend.id), None)
         for key in sorted(BackendConfig.file_only()):
             if getattr(backend, key) != (getattr(written, key) if written is not None else None):

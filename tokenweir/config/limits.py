@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from tokenweir.config.quantities import TIME, ByteSize, Duration, InMs
 from tokenweir.config.section import Section
@@ -120,7 +120,9 @@ class LimitConfig(Section):
     """Limits of requests."""
 
     body_max: Annotated[ByteSize, Field(description="largest request body")] = 64 * 1024**2
-    body_memory: Annotated[ByteSize, Field(description="bodies up to this stay in memory")] = 4 * 1024**2
+    body_memory: Annotated[
+        ByteSize, Field(description="bodies up to this stay in memory; no more than `body_max` unless set")
+    ] = 4 * 1024**2
     body_time: Annotated[
         BodyMs,
         InMs,
@@ -141,3 +143,14 @@ class LimitConfig(Section):
     drain: Annotated[
         Duration, Field(description="how long streams may finish: after a reload, and on a removed backend")
     ] = 600_000
+
+    @model_validator(mode="after")
+    def _memory_within_max(self) -> Self:
+        if self.body_memory > self.body_max:
+            if "body_memory" in self.model_fields_set:
+                raise ValueError(
+                    f"`body_memory` ({self.body_memory:,} bytes) is larger than `body_max` "
+                    f"({self.body_max:,} bytes): leave it out, or give `body_max` more"
+                )
+            self.body_memory = self.body_max
+        return self

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from tokenweir.config import own_address
 from tokenweir.config.actuators import ActuationConfig
 from tokenweir.config.backends import BackendConfig, BackendTls
 from tokenweir.config.control import (
@@ -179,8 +180,12 @@ class Config(Section):
             for at, key in enumerate(self.keys)
             if key.sha256 and hashed.setdefault(key.sha256, at) != at
         ]
-        if self.limits.body_memory > self.limits.body_max:
-            problems.append("`limits.body_memory` is larger than `limits.body_max`")
+        problems += [
+            f"`backends[{at}].url`: {own_address.ADVICE}"
+            for at, backend in enumerate(self.backends)
+            # Of an emulated one `up` tells that two parts would take the port.
+            if not backend.emulated and own_address.is_own(backend.url, self.listen)
+        ]
         adapter = self.sessions.transfer.adapter
         taking = [b for b in self.backends if (b.transfer or BackendTransferConfig()).takes_part(adapter)]
         if self.backends and not taking:

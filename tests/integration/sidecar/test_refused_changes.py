@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tokenweir.config import load
+
 
 async def test_wrong_values_are_named_with_an_example_and_change_nothing(
     write_config, start_sidecar, store, engines
@@ -18,6 +20,9 @@ async def test_wrong_values_are_named_with_an_example_and_change_nothing(
 
     assert "http://" in await refused("POST", "/api/backends", {"url": "10.0.0.1:8000"}, 422)
     assert "`url`" in await refused("POST", "/api/backends", {}, 422)
+    own = f"http://127.0.0.1:{load(path).listen.port}"
+    assert "the gateway's own address" in await refused("POST", "/api/backends", {"url": own}, 422)
+    assert "the gateway's own address" in await refused("PATCH", "/api/backends/a", {"url": own}, 422)
     assert "did you mean `weight`" in await refused(
         "POST", "/api/backends", {"url": "http://x:1", "wieght": 2}, 422
     )
