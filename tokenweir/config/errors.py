@@ -10,8 +10,9 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from tokenweir.config.examples import example
-from tokenweir.config.places import Section, locate, sections
-from tokenweir.contract.values import ID_PATTERN, PLAIN, SHA256_PATTERN
+from tokenweir.config.places import Section, locate, quantity, sections
+from tokenweir.config.quantities import written as in_units
+from tokenweir.contract.values import ID_PATTERN, PATH_PREFIX_PATTERN, PLAIN, SHA256_PATTERN
 
 KINDS: dict[str, str] = {
     "model_type": "a section with keys of its own is wanted",
@@ -39,6 +40,7 @@ PATTERNS: Final[dict[str, str]] = {
     PLAIN: "control characters cannot stand in it",
     ID_PATTERN: "letters, digits and . _ - are wanted, a letter or digit first",
     SHA256_PATTERN: "64 hex digits (0-9, a-f) are wanted",
+    PATH_PREFIX_PATTERN: "a path below /v1/ is wanted, like /v1/audio/ (letters, digits, . _ ~ - /)",
 }
 SECRET: Final = frozenset({"token", "sha256", "keys"})
 """Keys whose value may be a secret, or was pasted where its hash belongs: it is not shown."""
@@ -109,9 +111,15 @@ def explain(source: str, error: ValidationError, root: Section) -> ConfigError:
     return ConfigError(source, describe(error.errors(include_url=False), root))
 
 
-def what_is_wrong(item: Mapping[str, Any]) -> str:
-    """What is wrong, in our words, by one of pydantic's error details."""
+BOUNDS: Final = {"greater_than_equal": ("ge", "at least"), "less_than_equal": ("le", "at most")}
+
+
+def what_is_wrong(item: Mapping[str, Any], kind: str | None = None) -> str:
+    """What is wrong, in our words, by one of pydantic's error details; `kind` of quantity the value is."""
     context = item.get("ctx", {})
+    if kind and item["type"] in BOUNDS:
+        member, words = BOUNDS[item["type"]]
+        return f"must be {words} {in_units(kind, round(context[member]))}"
     if found := PATTERNS.get(str(context.get("pattern", ""))):
         return found
     if context.get("min_length") == 1:
@@ -140,8 +148,12 @@ def describe(details: Iterable[Mapping[str, Any]], root: Section) -> list[str]:
             continue
         written, _ = locate(root, location)
         path = _path(written)
-        alternatives.setdefault(path, []).append(what_is_wrong(item))
-        shown = "" if item["type"] == "missing" else _shown(written, item.get("input"))
+        kind = quantity(root, location)
+        alternatives.setdefault(path, []).append(what_is_wrong(item, kind))
+        value = item.get("input")
+        if kind and item["type"] in BOUNDS and isinstance(value, int):
+            value = in_units(kind, value)
+        shown = "" if item["type"] == "missing" else _shown(written, value)
         line = f"`{path}`: {', or '.join(alternatives[path])}{shown}{_example(written, item['type'], root)}"
         if len(alternatives[path]) > 1:
             problems[-1] = line

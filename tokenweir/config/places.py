@@ -8,6 +8,8 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
+from tokenweir.config.quantities import Quantity
+
 Section = type[BaseModel]
 
 
@@ -47,6 +49,25 @@ def is_text(root: Section, path: Iterable[str]) -> bool:
     for part in path:
         kinds = _below(kinds, part) or []
     return set(kinds) - {NoneType} == {str}
+
+
+def _marks(annotation: Any, metadata: Iterable[Any]) -> Iterator[str]:
+    yield from (mark.kind for mark in metadata if isinstance(mark, Quantity))
+    if get_origin(annotation) is Annotated:
+        yield from _marks(get_args(annotation)[0], annotation.__metadata__)
+    elif get_origin(annotation) in {Union, UnionType}:
+        for option in get_args(annotation):
+            yield from _marks(option, ())
+
+
+def quantity(root: Section, location: Iterable[int | str]) -> str | None:
+    """The kind of quantity that a key takes, `time` or `size`; None: none."""
+    *before, key = locate(root, location)[0] or [""]
+    for section in locate(root, before)[1]:
+        field = section.model_fields.get(str(key))
+        if field is not None:
+            return next(_marks(field.annotation, field.metadata), None)
+    return None
 
 
 def locate(root: Section, location: Iterable[int | str]) -> tuple[list[int | str], list[Section]]:

@@ -60,22 +60,22 @@ def written(kind: str, value: int) -> str:
     return f"{value // size}{unit}"
 
 
-class _Kind:
-    """Marks the JSON Schema of a quantity."""
+class Quantity:
+    """Marks a whole number that is written as a quantity of a kind, in its JSON Schema too."""
 
     def __init__(self, kind: str) -> None:
-        self._kind = kind
+        self.kind = kind
 
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        return {**handler(core), KIND: self._kind}
+        return {**handler(core), KIND: self.kind}
 
 
 InBytes = BeforeValidator(parse_bytes)
 InMs = BeforeValidator(parse_ms)
 """For a whole number whose bounds the contract has: `Annotated[values.Wait, InMs, TIME]`."""
-SIZE, TIME = _Kind("size"), _Kind("time")
+SIZE, TIME = Quantity("size"), Quantity("time")
 ByteSize = Annotated[int, InBytes, SIZE, Field(ge=1)]
 Duration = Annotated[int, InMs, TIME, Field(ge=0)]
 """Milliseconds."""

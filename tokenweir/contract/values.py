@@ -17,14 +17,13 @@ Hashed = Annotated[int, Field(ge=0, le=2**53)]
 ID_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 Id = Annotated[str, Field(min_length=1, max_length=64, pattern=ID_PATTERN)]
 
+PATH_PREFIX_PATTERN: Final = r"^/v1/[A-Za-z0-9_.~-][A-Za-z0-9_.~/-]*$"
 PLAIN: Final = r"^[^\x00-\x1f\x7f]*$"
 """What may end in a header or a log line; a gateway refuses a snapshot with anything else."""
 
 ModelName = Annotated[str, Field(min_length=1, max_length=256, pattern=PLAIN)]
 
-PathPrefix = Annotated[
-    str, Field(min_length=5, max_length=256, pattern=r"^/v1/[A-Za-z0-9_.~-][A-Za-z0-9_.~/-]*$")
-]
+PathPrefix = Annotated[str, Field(min_length=5, max_length=256, pattern=PATH_PREFIX_PATTERN)]
 
 # Bounds that hold in `tokenweir.yaml` and in what is made of it.
 

@@ -38,7 +38,7 @@ def problem(members):
         ),
         ("actuator: {webhook: {url: 'ftp://a', secret_file: s}}", ["webhook.url", "http://"]),
         ("actuator: {webhook: {url: 'https://u:p@a', secret_file: s}}", ["no user or password"]),
-        ("actuator: {docker: x, timeout: 10ms}", ["actuator.timeout", "1000"]),
+        ("actuator: {docker: x, timeout: 10ms}", ["actuator.timeout", "at least 1s"]),
         ("weights: {path: /m, agent: 'gpu-a'}", ["weights.agent", "http://gpu-a:9401"]),
         ("weights: {path: /m, token_file: t}", ["give `agent`"]),
         ("cards: [0]", ["`dcgm_url` or `nvml`"]),

@@ -112,6 +112,11 @@ def test_the_environment_overrides_the_file_at_any_depth() -> None:
         ("listen: {cors_origins: ['https://a$b']}", ["listen.cors_origins", "is no origin"]),
         ("listen: {cors_origins: '*'}", ["listen.cors_origins", "a list is wanted"]),
         ("limits: {body_time: 100ms}", ["limits.body_time"]),
+        ("queue: {max_wait: 2h}", ["`queue.max_wait`: must be at most 1h (got '2h')"]),
+        ("telemetry: {interval: 10s}", ["`telemetry.interval`: must be at most 5s (got '10s')"]),
+        ("limits: {idle: 100ms}", ["`limits.idle`: must be at least 1s (got '100ms')"]),
+        ("queue: {max_bytes: 0}", ["`queue.max_bytes`: must be at least 1 (got '0')"]),
+        ("paths: {v1/audio: whisper}", ["`paths.v1/audio`: a path below /v1/ is wanted, like /v1/audio/"]),
         (
             "limits: {body_max: 1MiB, body_memory: 2MiB}",
             ["`limits`", "2,097,152", "1,048,576", "leave it out"],
