@@ -33,7 +33,7 @@ def status(config: ConfigPath = DEFAULT_CONFIG) -> None:
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     with told():
         try:
-            settings, problem = read(config), None
+            settings, problem = _applied(console, config, read(config)), None
         except ConfigError as error:
             settings, problem = _in_service(console, config, error), error
         console.print(_parts(settings.state), soft_wrap=True)
@@ -76,6 +76,26 @@ def _in_service(console: Console, config: Path, error: ConfigError) -> Settings:
         console.print(f"nothing was started by `up` for {config}", markup=False, soft_wrap=True)
         raise typer.Exit(1)
     console.print("[yellow]What follows is of the configuration that `up` applied last.[/]\n", soft_wrap=True)
+    return settings
+
+
+def _applied(console: Console, config: Path, written: Settings) -> Settings:
+    """What runs goes by the configuration of the last `up`, until another applies what was written since."""
+    settings = last_applied(config)
+    if settings is None or settings.config == written.config:
+        return written
+    changed = [
+        f"`{key}`"
+        for key in type(written.config).model_fields
+        if getattr(written.config, key) != getattr(settings.config, key)
+    ]
+    console.print(
+        f"{config} has changed since the last `up` ({', '.join(changed)}): `make up` applies it. "
+        "What follows is of what `up` applied.\n",
+        style="yellow",
+        markup=False,
+        soft_wrap=True,
+    )
     return settings
 
 

@@ -14,9 +14,10 @@ import pytest
 from typer.testing import CliRunner
 
 from tokenweir.cli import app
-from tokenweir.stack import state_dir
+from tokenweir.stack import launch, state_dir
 from tokenweir.stack.identity import Identity
 from tokenweir.stack.process import PidFile
+from tokenweir.stack.settings import keep, read
 
 ROW = {
     "id": "a",
@@ -50,6 +51,25 @@ ANSWERS: dict[str, Any] = {
     "/api/backends": [ROW],
     "/api/predictor": {"enabled": False},
 }
+
+
+def test_what_was_written_since_up_is_named_and_what_runs_is_shown(
+    said: Callable[..., tuple[int, str]], tmp_path: Path
+) -> None:
+    path = tmp_path / "tokenweir.yaml"
+    settings = read(path)
+    settings.state.create()
+    launch.claim(settings.state.run, path.resolve())
+    keep(settings)
+    assert "has changed" not in said({})[1]
+    written = path.read_text().replace(
+        f"listen: {{port: {settings.config.listen.port}}}", "listen: {port: 1}"
+    )
+    path.write_text(f"{written}policy: least_conn\n")
+    status, output = said({})
+    assert status == 0
+    assert "has changed since the last `up` (`listen`, `policy`): `make up` applies it" in output
+    assert f"gateway http://127.0.0.1:{settings.config.listen.port}/v1: ready" in output
 
 
 @pytest.fixture
