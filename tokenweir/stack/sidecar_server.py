@@ -45,6 +45,7 @@ def part(settings: Settings) -> Part:
         ready=lambda: http_ready(url),
         stamp=settings.path.read_text()
         + contents_stamp(settings.path.parent, *secrets)
-        + sources_stamp(ROOT, "sidecar", "tokenweir"),
+        + sources_stamp(ROOT, "sidecar", "tokenweir")
+        + contents_stamp(ROOT, "requirements.lock"),
         needs=frozenset({"redis"}),
     )

@@ -51,6 +51,16 @@ def test_a_part_is_renewed_when_a_secret_that_it_reads_changes_and_only_then(
         assert (part(settings).digest != before) == (name in files), name
 
 
+def test_the_sidecar_is_renewed_when_its_packages_change(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sidecar_server, "ROOT", tmp_path)
+    (tmp_path / "requirements.lock").write_text("redis==1\n")
+    before = sidecar_server.part(settings).digest
+    (tmp_path / "requirements.lock").write_text("redis==2\n")
+    assert sidecar_server.part(settings).digest != before
+
+
 def test_a_file_that_moves_its_content_into_the_next_is_a_change(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("xy")
     (tmp_path / "b").write_text("")
